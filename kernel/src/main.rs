@@ -11,6 +11,7 @@ extern crate alloc;
 
 #[allow(unsafe_code)] // the machine itself
 mod arch;
+mod bytes;
 mod control;
 mod counters;
 mod fs;

@@ -10,9 +10,9 @@ use core::mem;
 use abi::Errno;
 use abi::file::{IOV_MAX, IoVec, MAX_RW_COUNT};
 
-use super::bytes::{after, after_mut, prefix, prefix_mut};
-use super::fallible;
 use super::page_cache::PAGE;
+use crate::bytes::{after, after_mut, prefix, prefix_mut};
+use crate::mm::fallible;
 use crate::mm::user;
 
 /// The buffers, and how far a call has come in them.

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use abi::Errno;
 use sync::SpinLock;
 
-use super::fallible;
 use super::page_cache::PageCache;
+use crate::mm::fallible;
 
 /// The pages that one call drops at least, if there are enough. One step drops at most a node of the page
 /// tree.

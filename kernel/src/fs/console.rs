@@ -15,13 +15,13 @@ use abi::Errno;
 use abi::file::{POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFIFO};
 use sync::{CachePadded, SpinLock};
 
-use super::bytes::{after, after_mut, copy_prefix, prefix};
 use super::content::{Content, WriteAt};
 use super::node::{Node, Volume};
 use super::readiness;
-use super::static_or_arc::StaticOrArc;
 use crate::arch::uart::Port;
+use crate::bytes::{after, after_mut, copy_prefix, prefix};
 use crate::control;
+use crate::mm::static_or_arc::StaticOrArc;
 use crate::sched::{WaitQueue, attention};
 
 static STDOUT: OutputLock = OutputLock::new();

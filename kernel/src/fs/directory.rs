@@ -16,9 +16,9 @@ use alloc::vec::Vec;
 
 use abi::Errno;
 
-use super::fallible;
 use super::node::Node;
-use super::static_or_arc::StaticOrArc;
+use crate::mm::fallible;
+use crate::mm::static_or_arc::StaticOrArc;
 
 /// Positions below this belong to `.` and `..`.
 const FIRST_KEY: u64 = 2;

@@ -6,7 +6,7 @@ use abi::file::{O_RDONLY, S_IFREG};
 use super::OpenFile;
 use super::content::Content;
 use super::path::Found;
-use super::static_or_arc::StaticOrArc;
+use crate::mm::static_or_arc::StaticOrArc;
 
 /// An open file that may be executed.
 pub struct Executable(StaticOrArc<OpenFile>);

@@ -7,10 +7,10 @@ use core::fmt::Write;
 use abi::Errno;
 use abi::file::S_IFCHR;
 
-use super::bytes::copy_prefix;
 use super::content::{Content, WriteAt};
-use super::fallible::Text;
 use super::image::tail;
+use crate::bytes::copy_prefix;
+use crate::mm::fallible::Text;
 use crate::mm::fault_injection;
 
 /// The device.

@@ -32,9 +32,10 @@ use sync::SpinLock;
 
 pub use self::reserved::Reserved;
 use self::slots::{Descriptor, Descriptors, Slot, Slots, exclusive, grow};
+use super::console;
 use super::open_file::OpenFile;
-use super::static_or_arc::StaticOrArc;
-use super::{console, fallible};
+use crate::mm::fallible;
+use crate::mm::static_or_arc::StaticOrArc;
 
 /// RLIMIT_NOFILE: every descriptor is below this.
 pub const MAX_FILES: u64 = 1024;

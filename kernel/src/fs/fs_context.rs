@@ -6,11 +6,11 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use abi::Errno;
 use sync::SpinLock;
 
-use super::fallible;
 use super::node::Node;
 use super::path::{self, Found};
-use super::static_or_arc::StaticOrArc;
+use crate::mm::fallible;
 use crate::mm::refcache_arc::RefcacheArc;
+use crate::mm::static_or_arc::StaticOrArc;
 
 /// The context. Threads share it, and so do processes after `clone` with CLONE_FS.
 pub struct FsContext {

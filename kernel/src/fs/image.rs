@@ -7,14 +7,15 @@ use abi::Errno;
 use abi::cpio::{self, BadArchive, Entry};
 use abi::file::{NAME_MAX, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 
-use super::bytes::copy_prefix;
+use super::clean;
 use super::content::{Content, WriteAt};
 use super::memory_file::MemoryFile;
 use super::node::{Node, Volume};
 use super::page_cache::PageCache;
-use super::static_or_arc::StaticOrArc;
 use super::tree;
-use super::{clean, fallible};
+use crate::bytes::copy_prefix;
+use crate::mm::fallible;
+use crate::mm::static_or_arc::StaticOrArc;
 
 /// Prefix of the names that are for the kernel and not part of the tree.
 const PRIVATE: &[u8] = b".radixvm/";

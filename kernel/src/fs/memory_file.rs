@@ -5,8 +5,8 @@ use alloc::sync::Arc;
 use abi::Errno;
 
 use super::content::{Content, WriteAt};
-use super::fallible;
 use super::page_cache::PageCache;
+use crate::mm::fallible;
 
 /// A file in memory.
 pub struct MemoryFile(Arc<PageCache>);

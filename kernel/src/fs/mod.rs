@@ -12,13 +12,11 @@
 //! | `node`, `content` | a file, directory or link, and the contents of a file |
 //! | `page_cache`, `budget`, `clean` | the pages of a file, the limit of all, dropping those that can be made again |
 //! | `directory`, `tree`, `path` | the names in a directory, changes to the tree, walking a path |
-//! | `static_or_arc` | references that are static or counted |
 //! | `open_file`, `fd_table` | an open file, a process's descriptors |
 //! | `fs_context` | the root, directory and umask of a process |
 //! | `buffers`, `transfer` | the program's buffers, and reading and writing with them |
 //! | `pipe`, `console`, `readiness` | pipes, the serial ports, `poll` |
-//! | `fallible`, `fail_alloc` | allocations that end in ENOMEM, and making them do so |
-//! | `bytes` | parts of slices |
+//! | `fail_alloc` | a device that makes allocations fail |
 //!
 //! Every allocation that a program can cause is bounded and can fail. No lock of this module is held while
 //! its holder sleeps, and none is taken in an interrupt.
@@ -26,7 +24,6 @@
 
 mod budget;
 pub mod buffers;
-pub mod bytes;
 pub mod clean;
 mod console;
 pub mod content;
@@ -34,7 +31,6 @@ mod device;
 mod directory;
 mod executable;
 mod fail_alloc;
-pub mod fallible;
 mod fd_table;
 mod fs_context;
 mod image;
@@ -46,7 +42,6 @@ pub mod path;
 pub mod pipe;
 mod proc;
 pub mod readiness;
-mod static_or_arc;
 pub mod transfer;
 pub mod tree;
 
@@ -60,8 +55,8 @@ pub use fd_table::{FdTable, MAX_FILES, Reserved};
 pub use fs_context::FsContext;
 pub use image::BadImage;
 pub use open_file::OpenFile;
-pub use static_or_arc::StaticOrArc;
 
+use crate::mm::static_or_arc::StaticOrArc;
 use node::{Node, Volume};
 
 /// The tree and the archive, set at boot.

@@ -15,12 +15,12 @@ use sync::{CachePadded, FreezeLock, SpinLock};
 
 use super::content::Content;
 use super::directory::Entries;
-use super::fallible;
 use super::open_file::OpenFile;
 use super::page_cache::PAGE;
 use super::proc::{self, Folder};
-use super::static_or_arc::{StaticOrArc, StaticOrWeak};
 use crate::arch;
+use crate::mm::fallible;
+use crate::mm::static_or_arc::{StaticOrArc, StaticOrWeak};
 
 /// The volume of a node. Its number is `st_dev`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

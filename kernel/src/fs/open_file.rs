@@ -12,15 +12,15 @@ use abi::file::{
 };
 use sync::SpinLock;
 
-use super::bytes::copy_prefix;
 use super::content::Content;
-use super::fallible::{self, Text};
 use super::image::tail;
 use super::node::{Body, Node};
 use super::page_cache::PageCache;
 use super::path::{self, Found};
 use super::proc;
-use super::static_or_arc::StaticOrArc;
+use crate::bytes::copy_prefix;
+use crate::mm::fallible::{self, Text};
+use crate::mm::static_or_arc::StaticOrArc;
 
 /// Flags that matter during `open` only.
 const OPENING: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;

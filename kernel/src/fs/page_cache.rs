@@ -42,8 +42,8 @@ use vm::{Copies, FrameNum};
 
 use self::changing::Changing;
 use self::seals::Seals;
-use super::bytes::{after, prefix, prefix_mut};
 use super::content::WriteAt;
+use crate::bytes::{after, prefix, prefix_mut};
 use crate::mm::mappings::Mappings;
 use crate::mm::page_tree::{self, PageTree};
 use crate::mm::{frame_io, page_refs};

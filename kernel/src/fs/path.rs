@@ -9,10 +9,10 @@ use alloc::vec::Vec;
 use abi::Errno;
 use abi::file::{NAME_MAX, PATH_MAX};
 
-use super::bytes::after;
-use super::fallible;
 use super::node::{Body, Node};
-use super::static_or_arc::StaticOrArc;
+use crate::bytes::after;
+use crate::mm::fallible;
+use crate::mm::static_or_arc::StaticOrArc;
 
 const MAX_LINKS: u32 = 40;
 /// The bytes of a usual path.

@@ -10,12 +10,13 @@ use abi::Errno;
 use abi::file::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFIFO};
 use sync::SpinLock;
 
-use super::bytes::{after, after_mut, copy_prefix, prefix};
 use super::content::{Content, WriteAt};
 use super::node::{Node, Volume};
 use super::page_cache::PAGE;
-use super::static_or_arc::StaticOrArc;
-use super::{fallible, readiness};
+use super::readiness;
+use crate::bytes::{after, after_mut, copy_prefix, prefix};
+use crate::mm::fallible;
+use crate::mm::static_or_arc::StaticOrArc;
 use crate::sched::WaitQueue;
 
 const PAGES: usize = 16;

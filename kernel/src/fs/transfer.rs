@@ -7,12 +7,12 @@ use abi::file::{POLLERR, POLLIN, POLLOUT};
 use vm::{Access, VirtAddr};
 
 use super::buffers::Buffers;
-use super::bytes::{prefix, prefix_mut};
 use super::content::{Content, WriteAt};
-use super::fallible;
 use super::image::tail;
 use super::open_file::OpenFile;
 use super::page_cache::PAGE;
+use crate::bytes::{prefix, prefix_mut};
+use crate::mm::fallible;
 use crate::process::{fault, retry, retry_on_enomem, under_lock};
 use crate::sched;
 

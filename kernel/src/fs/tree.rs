@@ -20,11 +20,11 @@ use abi::file::RENAME_NOREPLACE;
 use sync::SpinLock;
 
 use super::directory::Entries;
-use super::fallible;
 use super::memory_file::MemoryFile;
 use super::node::{Node, Volume};
 use super::path::Found;
-use super::static_or_arc::StaticOrArc;
+use crate::mm::fallible;
+use crate::mm::static_or_arc::StaticOrArc;
 
 static TREE: SpinLock<()> = SpinLock::new(());
 

@@ -23,7 +23,7 @@ use sync::SpinLock;
 use sync::atomic::AtomicU64;
 
 use crate::arch;
-use crate::fs::fallible;
+use crate::mm::fallible;
 
 const SLOPPY: Sloppy = Sloppy { threshold: u64::MAX };
 

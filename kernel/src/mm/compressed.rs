@@ -13,8 +13,8 @@ use vm::{CompressedNum, FrameNum};
 
 use super::FRAME;
 use super::{frames, zpool};
+use crate::bytes::prefix;
 use crate::counters::{self, Counter};
-use crate::fs::bytes::prefix;
 
 const PAGE: usize = FRAME as usize;
 const OUTPUT: usize = get_maximum_output_size(PAGE);

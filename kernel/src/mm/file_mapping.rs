@@ -37,9 +37,10 @@ use super::refcache_arc::RefcacheArc;
 use super::space::{Name, SpaceHandle};
 use super::user::USER_END;
 use crate::arch::{phys_to_virt, virt_to_phys};
-use crate::fs::StaticOrArc;
+use crate::fs::OpenFile;
 use crate::fs::page_cache::{PAGE, PageCache};
-use crate::fs::{OpenFile, fallible};
+use crate::mm::fallible;
+use crate::mm::static_or_arc::StaticOrArc;
 
 const ALIGN: u64 = 64;
 const LAST: u64 = USER_END / PAGE as u64;

@@ -9,6 +9,7 @@ mod buddy;
 #[allow(unsafe_code)]
 pub mod compressed;
 pub mod epoch;
+pub mod fallible;
 pub mod fault_injection;
 #[allow(unsafe_code)]
 pub mod file_mapping;
@@ -36,6 +37,7 @@ pub mod remains;
 #[allow(unsafe_code, clippy::indexing_slicing)]
 mod slab;
 pub mod space;
+pub mod static_or_arc;
 #[allow(unsafe_code)]
 pub mod user;
 #[allow(unsafe_code, clippy::indexing_slicing)]

@@ -26,7 +26,7 @@ use super::user::USER_END;
 use super::{epoch, file_mapping};
 use crate::arch::{self, AdaptiveTables, PerCoreTables, SharedTable, SpaceTables};
 use crate::counters::{self, Counter};
-use crate::fs::fallible;
+use crate::mm::fallible;
 use crate::options;
 use crate::sched;
 

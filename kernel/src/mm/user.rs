@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use abi::{Errno, Pod};
 
 use crate::arch::user_copy;
-use crate::fs::bytes::{prefix, prefix_mut};
+use crate::bytes::{prefix, prefix_mut};
 
 /// One past the last address a program may use.
 pub const USER_END: u64 = 0x7fff_ffff_f000;

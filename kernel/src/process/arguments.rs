@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use abi::Errno;
 
 use super::STACK_BYTES;
-use crate::fs::bytes::after;
-use crate::fs::fallible;
+use crate::bytes::after;
+use crate::mm::fallible;
 use crate::mm::user;
 
 /// The bytes of the longest string, with its NUL.

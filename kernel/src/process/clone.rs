@@ -14,7 +14,8 @@ use super::vfork::Latch;
 use super::{EndingCell, Groups, NAME_BYTES, Pid, Process, Relations, Stop};
 use crate::arch::{FpuState, TrapFrame};
 use crate::counters::{Counter, sum};
-use crate::fs::{FdTable, FsContext, fallible};
+use crate::fs::{FdTable, FsContext};
+use crate::mm::fallible;
 use crate::sched::{self, Task};
 
 /// The arguments of a `clone`, with consistent flags.

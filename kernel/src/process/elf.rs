@@ -8,9 +8,9 @@ use vm::{PAGE_SIZE, Prot};
 
 use super::image::read_exactly;
 use super::load::LoadError;
-use crate::fs::bytes::prefix_mut;
+use crate::bytes::prefix_mut;
 use crate::fs::content::Content;
-use crate::fs::fallible;
+use crate::mm::fallible;
 
 const MAGIC: &[u8] = b"\x7fELF\x02\x01\x01"; // 64-bit, little-endian, version 1
 const EXECUTABLE: u16 = 2;

@@ -17,8 +17,9 @@ use super::load::load;
 use super::script::{HEAD, Script};
 use super::thread::{NAME_BYTES, NewThread, Shared, leave_memory};
 use crate::arch::{FpuState, TrapFrame};
-use crate::fs::bytes::{copy_prefix, prefix};
-use crate::fs::{Executable, FdTable, fallible};
+use crate::bytes::{copy_prefix, prefix};
+use crate::fs::{Executable, FdTable};
+use crate::mm::fallible;
 use crate::sched::{self, Task, attention};
 
 /// The deepest nesting of scripts whose interpreters are scripts.

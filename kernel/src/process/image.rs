@@ -5,7 +5,7 @@ use percore::pin;
 use vm::{AddressSpace, FrameNum, PAGE_SIZE, PageNum, VirtAddr};
 
 use super::reclaim::retry;
-use crate::fs::bytes::{after, after_mut, copy_prefix, prefix_mut};
+use crate::bytes::{after, after_mut, copy_prefix, prefix_mut};
 use crate::fs::content::Content;
 use crate::mm::frames;
 

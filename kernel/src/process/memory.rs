@@ -13,11 +13,12 @@ use super::STACK;
 use super::freeze::Freezer;
 use super::heap::Heap;
 use super::pages::Pages;
-use crate::fs::StaticOrArc;
-use crate::fs::{OpenFile, fallible};
+use crate::fs::OpenFile;
+use crate::mm::fallible;
 use crate::mm::file_mapping;
 use crate::mm::refcache_arc::RefcacheArc;
 use crate::mm::space::{self, SpaceHandle, user_pages};
+use crate::mm::static_or_arc::StaticOrArc;
 use crate::sched::{self, Task};
 
 /// The program in an address space, as it was started.

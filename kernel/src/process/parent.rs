@@ -35,7 +35,8 @@ use sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::signal::{self, Origin};
 use super::stop::News;
 use super::{Ending, Process};
-use crate::fs::{fallible, readiness};
+use crate::fs::readiness;
+use crate::mm::fallible;
 use crate::sched::WaitQueue;
 
 /// The parent and the children of a process.

@@ -18,7 +18,7 @@ use sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use sync::{CachePadded, SpinGuard, SpinLock};
 
 use super::Process;
-use crate::fs::fallible;
+use crate::mm::fallible;
 use crate::sched::Task;
 
 /// All numbers are below this, as on a large Linux machine.

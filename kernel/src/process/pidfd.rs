@@ -7,9 +7,9 @@ use abi::file::{O_RDWR, POLLIN, POLLRDNORM};
 
 use super::Process;
 use crate::fs::OpenFile;
-use crate::fs::StaticOrArc;
 use crate::fs::content::{Content, WriteAt};
 use crate::fs::node::{Node, Volume};
+use crate::mm::static_or_arc::StaticOrArc;
 
 struct PidFd(Arc<Process>);
 

@@ -2,7 +2,7 @@
 
 use abi::Errno;
 
-use crate::fs::bytes::prefix;
+use crate::bytes::prefix;
 
 /// The bytes of a file that are looked at.
 pub const HEAD: usize = 256;

@@ -10,7 +10,7 @@ use vm::PAGE_SIZE;
 use super::arguments::Strings;
 use super::elf::Elf;
 use crate::arch;
-use crate::fs::fallible;
+use crate::mm::fallible;
 
 /// The properties of a program that its auxiliary vector reports.
 pub struct AuxInfo<'a> {

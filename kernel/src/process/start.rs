@@ -12,7 +12,8 @@ use super::signal::{ProcessSignals, ThreadSignals};
 use super::thread::{NewThread, Shared};
 use super::{EndingCell, Groups, Limits, NAME_BYTES, Pid, Process, Relations, Stop};
 use crate::arch::{self, FpuState, TrapFrame};
-use crate::fs::{self, FdTable, FsContext, fallible};
+use crate::fs::{self, FdTable, FsContext};
+use crate::mm::fallible;
 use crate::sched;
 
 /// Starts the program that the boot image names. This core must be in the epochs, and files and address

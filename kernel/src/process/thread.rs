@@ -110,7 +110,7 @@ impl Process {
         // the decision.
         self.refuse_if_ending()?;
         let at = threads.partition_point(|other| other.tid() < task.tid());
-        crate::fs::fallible::insert(&mut threads, at, task.clone())?;
+        crate::mm::fallible::insert(&mut threads, at, task.clone())?;
         self.stop_if_late(task);
         task.shared().files.join();
         if let Some(number) = &task.thread.number {

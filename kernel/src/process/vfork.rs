@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use abi::Errno;
 use sync::SpinLock;
 
-use crate::fs::fallible;
+use crate::mm::fallible;
 use crate::sched::{self, Task, attention};
 
 /// A latch that opens once, when the child has left the memory for another program or has ended.

@@ -13,7 +13,8 @@ use super::list::Link;
 use super::place;
 use crate::arch::{self, FpuState, KernelStack, Suspended, TrapFrame};
 use crate::counters::{Counter, add};
-use crate::fs::{FsContext, fallible};
+use crate::fs::FsContext;
+use crate::mm::fallible;
 use crate::mm::space::SpaceHandle;
 use crate::process::{Process, Shared, Thread};
 

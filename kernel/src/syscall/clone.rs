@@ -8,8 +8,8 @@ use abi::signal::{NSIG, SIGCHLD};
 
 use super::{Call, Outcome};
 use crate::arch::{self, TrapFrame};
-use crate::fs::StaticOrArc;
 use crate::fs::{OpenFile, Reserved};
+use crate::mm::static_or_arc::StaticOrArc;
 use crate::mm::user::{self, USER_END};
 use crate::process::{self, Clone, FIRST, Process, pidfd, retry};
 

@@ -6,9 +6,9 @@ use abi::file::S_IFREG;
 use super::io::raise_sigpipe;
 use super::{Call, Outcome};
 use crate::fs::OpenFile;
-use crate::fs::StaticOrArc;
 use crate::fs::content::WriteAt;
 use crate::fs::transfer;
+use crate::mm::static_or_arc::StaticOrArc;
 use crate::mm::user;
 
 /// The bytes that one call copies at most. Programs continue after a short copy.

@@ -6,10 +6,10 @@ use abi::Errno;
 use abi::file::*;
 
 use super::{Call, Outcome};
-use crate::fs::StaticOrArc;
 use crate::fs::content::Content;
 use crate::fs::page_cache::{PAGE, PageCache};
 use crate::fs::{MAX_FILES, OpenFile, pipe as pipes};
+use crate::mm::static_or_arc::StaticOrArc;
 use crate::mm::user;
 
 pub fn dup(call: &mut Call<'_>) -> Outcome {

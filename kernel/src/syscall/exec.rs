@@ -8,7 +8,7 @@ use abi::file::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, S_IFLNK};
 
 use super::{Call, Outcome};
 use crate::fs::Executable;
-use crate::fs::fallible::Text;
+use crate::mm::fallible::Text;
 use crate::process::{self, Strings};
 use crate::sched;
 

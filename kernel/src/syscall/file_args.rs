@@ -6,10 +6,10 @@ use abi::Errno;
 use abi::file::{AT_EMPTY_PATH, AT_FDCWD, PATH_MAX};
 
 use super::Call;
-use crate::fs::StaticOrArc;
 use crate::fs::node::Node;
 use crate::fs::path::Found;
 use crate::fs::{FdTable, FsContext, OpenFile};
+use crate::mm::static_or_arc::StaticOrArc;
 use crate::mm::user;
 
 impl Call<'_> {

@@ -7,8 +7,8 @@ use vm::PAGE_SIZE;
 
 use super::{Call, Outcome};
 use crate::arch;
+use crate::bytes::{copy_prefix, prefix};
 use crate::counters::{self, Counter};
-use crate::fs::bytes::{copy_prefix, prefix};
 use crate::mm::{frames, user};
 use crate::sched::pause;
 

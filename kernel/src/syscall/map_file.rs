@@ -10,10 +10,11 @@ use vm::{Access, Mapping, PAGE_SIZE};
 
 use super::mmap::{Request, map};
 use super::{Call, Outcome};
-use crate::fs::StaticOrArc;
+use crate::fs::OpenFile;
 use crate::fs::page_cache::PageCache;
-use crate::fs::{OpenFile, fallible};
+use crate::mm::fallible;
 use crate::mm::file_mapping::{Held, Source};
+use crate::mm::static_or_arc::StaticOrArc;
 
 /// /dev/zero. Mapping it is another way to get anonymous memory.
 const ZERO_DEVICE: (u32, u32) = (1, 5);

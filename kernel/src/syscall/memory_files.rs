@@ -6,7 +6,8 @@ use abi::file::*;
 use super::{Call, Outcome};
 use crate::fs::memory_file::MemoryFile;
 use crate::fs::node::Volume;
-use crate::fs::{OpenFile, fallible, tree};
+use crate::fs::{OpenFile, tree};
+use crate::mm::fallible;
 use crate::mm::user;
 use crate::process::retry;
 

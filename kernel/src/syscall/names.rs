@@ -4,7 +4,7 @@ use abi::Errno;
 use abi::file::{AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, RENAME_NOREPLACE};
 
 use super::{Call, Outcome};
-use crate::fs::bytes::prefix;
+use crate::bytes::prefix;
 use crate::fs::node::{Body, Node};
 use crate::fs::path::{self, Found};
 use crate::fs::tree;

@@ -7,10 +7,10 @@ use abi::file::{
 };
 
 use super::{Call, Outcome};
-use crate::fs::StaticOrArc;
 use crate::fs::node::Node;
 use crate::fs::path::Found;
 use crate::fs::{OpenFile, tree};
+use crate::mm::static_or_arc::StaticOrArc;
 
 pub fn open(call: &mut Call<'_>) -> Outcome {
     open_from(call, AT_FDCWD, 0, call.arg(1) as u32, call.arg(2) as u32)

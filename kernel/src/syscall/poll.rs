@@ -9,7 +9,8 @@ use abi::time::Timespec;
 use super::{Call, Outcome, signals};
 use crate::arch;
 use crate::fs::content::ALWAYS_READY;
-use crate::fs::{FdTable, MAX_FILES, fallible, readiness};
+use crate::fs::{FdTable, MAX_FILES, readiness};
+use crate::mm::fallible;
 use crate::mm::user;
 
 pub fn poll(call: &mut Call<'_>) -> Outcome {

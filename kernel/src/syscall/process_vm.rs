@@ -11,9 +11,9 @@ use vm::{Access, FaultError, FrameNum, PAGE_SIZE, VirtAddr};
 
 use super::ranges::{is_mapped, range};
 use super::{Call, Outcome};
+use crate::bytes::{prefix, prefix_mut};
 use crate::fs::buffers::Buffers;
-use crate::fs::bytes::{prefix, prefix_mut};
-use crate::fs::fallible;
+use crate::mm::fallible;
 use crate::mm::space::SpaceHandle;
 use crate::mm::{frame_io, user};
 use crate::process::{Memory, Reclaim, pid, pidfd, retry_on_enomem, wait_for_oom};

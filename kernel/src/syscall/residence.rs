@@ -11,7 +11,7 @@ use vm::{Access, Detail, Flags, PAGE_SIZE, PageNum, PageRange};
 use super::madvise::{advise, populate};
 use super::ranges::range;
 use super::{Call, Outcome};
-use crate::fs::bytes::prefix;
+use crate::bytes::prefix;
 use crate::mm::space::user_pages;
 use crate::mm::{file_mapping, user};
 use crate::sched::{Task, pause};

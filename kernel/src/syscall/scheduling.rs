@@ -7,7 +7,7 @@ use percore::{CoreId, CoreSet, MAX_CORES};
 
 use super::{Call, Outcome};
 use crate::arch;
-use crate::fs::bytes::{prefix, prefix_mut};
+use crate::bytes::{prefix, prefix_mut};
 use crate::mm::user;
 use crate::process::pid;
 use crate::sched::{self, Task};

@@ -9,7 +9,7 @@ use abi::time::Timespec;
 
 use super::{Call, Outcome};
 use crate::arch;
-use crate::fs::bytes::prefix;
+use crate::bytes::prefix;
 use crate::mm::user;
 use crate::process::signal::{self, Origin, UNSTOPPABLE, bit, checked};
 use crate::process::{FIRST, Process, fault, pid, pidfd};

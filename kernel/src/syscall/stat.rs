@@ -12,9 +12,9 @@ use vm::Access;
 
 use super::{Call, Outcome};
 use crate::fs::OpenFile;
-use crate::fs::fallible;
 use crate::fs::node::{Listed, Node, Volume};
 use crate::fs::page_cache::PAGE;
+use crate::mm::fallible;
 use crate::mm::user;
 use crate::process::under_lock_over;
 

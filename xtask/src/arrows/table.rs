@@ -36,7 +36,7 @@ const KERNEL: Unit = Unit {
     rooms: &[
         Room {
             name: "base",
-            paths: &["counters.rs", "options.rs"],
+            paths: &["bytes.rs", "counters.rs", "options.rs"],
             what: "per-core counters, the kernel's command line",
         },
         Room {

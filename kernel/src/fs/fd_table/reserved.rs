@@ -7,7 +7,7 @@ use abi::Errno;
 use super::slots::{Descriptor, Slot, grow};
 use super::{END, FdTable};
 use crate::fs::open_file::OpenFile;
-use crate::fs::static_or_arc::StaticOrArc;
+use crate::mm::static_or_arc::StaticOrArc;
 
 /// A reserved number. It becomes free again when this is dropped without a file.
 pub struct Reserved<'t> {

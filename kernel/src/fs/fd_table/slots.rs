@@ -7,9 +7,9 @@ use core::mem;
 
 use abi::Errno;
 
-use crate::fs::fallible;
 use crate::fs::open_file::OpenFile;
-use crate::fs::static_or_arc::StaticOrArc;
+use crate::mm::fallible;
+use crate::mm::static_or_arc::StaticOrArc;
 
 /// An open file and the flag of its descriptor.
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use sync::{FreezeLock, Look, SpinGuard};
 
 use super::{Body, Node};
 use crate::fs::directory::Entries;
-use crate::fs::static_or_arc::{StaticOrArc, StaticOrWeak};
+use crate::mm::static_or_arc::{StaticOrArc, StaticOrWeak};
 
 /// An entry of a listing.
 pub struct Listed<'a> {

@@ -8,10 +8,11 @@ use percore::{Pinned, pin};
 use vm::{BackingNum, Copies, FrameNum, PageRange};
 
 use super::{Kind, PAGE, PageCache};
+use crate::bytes::prefix;
 use crate::counters::{self, Counter};
-use crate::fs::bytes::prefix;
+use crate::fs::budget;
 use crate::fs::image::tail;
-use crate::fs::{budget, fallible};
+use crate::mm::fallible;
 use crate::mm::page_tree::PageTree;
 use crate::mm::remains::{self, Remains};
 use crate::mm::space::SpaceHandle;

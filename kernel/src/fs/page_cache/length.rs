@@ -7,7 +7,7 @@ use vm::Copies;
 
 use super::changing::Changing;
 use super::{MAX_LEN, PAGE, PageCache, pages};
-use crate::fs::bytes::prefix;
+use crate::bytes::prefix;
 use crate::fs::content::WriteAt;
 use crate::mm::page_tree;
 

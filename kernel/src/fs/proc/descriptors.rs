@@ -7,8 +7,8 @@ use abi::file::S_IFLNK;
 
 use super::folder::{self, DOTS, Folder, Show, list_numbers};
 use crate::fs::FdTable;
-use crate::fs::StaticOrArc;
 use crate::fs::node::{Body, Node, Volume};
+use crate::mm::static_or_arc::StaticOrArc;
 use crate::process::Process;
 
 /// The directory of a process's descriptors.

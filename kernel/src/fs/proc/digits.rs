@@ -3,8 +3,8 @@
 
 use core::fmt;
 
-use crate::fs::bytes::{after_mut, copy_prefix, prefix};
-use crate::fs::fallible::Text;
+use crate::bytes::{after_mut, copy_prefix, prefix};
+use crate::mm::fallible::Text;
 
 /// Bytes of a line, more than its numbers and separators take.
 const ROOM: usize = 160;

@@ -5,12 +5,12 @@ use core::fmt::{self, Write};
 
 use abi::Errno;
 
-use crate::fs::StaticOrArc;
-use crate::fs::bytes::prefix;
+use crate::bytes::prefix;
 use crate::fs::content::Content;
-use crate::fs::fallible::{Text, boxed};
 use crate::fs::node::{Body, Listed, Node, Volume};
 use crate::fs::open_file::Snapshot;
+use crate::mm::fallible::{Text, boxed};
+use crate::mm::static_or_arc::StaticOrArc;
 
 /// Takes an entry, and returns false to stop the listing.
 pub type Show<'a> = dyn FnMut(Listed<'_>) -> bool + 'a;

@@ -13,10 +13,10 @@ use sync::SpinLock;
 use vm::{Detail, PageNum};
 
 use super::maps::LineState;
-use crate::fs::bytes::{copy_prefix, prefix};
+use crate::bytes::{copy_prefix, prefix};
 use crate::fs::content::{Content, Take, WriteAt};
-use crate::fs::fallible::Text;
 use crate::fs::page_cache::PAGE;
+use crate::mm::fallible::Text;
 use crate::mm::space::user_pages;
 use crate::process::{Mapped, Memory, Process};
 use crate::sched;

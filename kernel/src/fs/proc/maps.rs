@@ -13,12 +13,12 @@ use percore::pin;
 use vm::{Detail, Flags, PAGE_SIZE, PageNum, PageRange, Prot, Resident};
 
 use super::digits::Line;
-use crate::fs::bytes::after_mut;
+use crate::bytes::after_mut;
 use crate::fs::content::{Content, WriteAt};
-use crate::fs::fallible::Text;
 use crate::fs::open_file::OpenFile;
-use crate::fs::static_or_arc::StaticOrArc;
+use crate::mm::fallible::Text;
 use crate::mm::space::user_pages;
+use crate::mm::static_or_arc::StaticOrArc;
 use crate::mm::user::USER_END;
 use crate::process::{Mapped, Memory, Process};
 

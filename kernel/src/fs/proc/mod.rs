@@ -17,11 +17,11 @@ use percore::CoreId;
 use super::content::Content;
 use super::device::Device;
 use super::fail_alloc::FailAlloc;
-use super::fallible::Text;
 use super::image::BadImage;
 use super::node::{Body, Node, Volume};
 use super::tree;
-use crate::fs::StaticOrArc;
+use crate::mm::fallible::Text;
+use crate::mm::static_or_arc::StaticOrArc;
 use crate::process::pid;
 use crate::{arch, counters, mm, options, sched};
 

@@ -13,10 +13,10 @@ use super::folder::{self, DOTS, Folder, Show, list_names, list_numbers};
 use super::listing::{Listing, Paragraph};
 use super::maps::{self, PageMap};
 use super::texts;
-use crate::fs::StaticOrArc;
-use crate::fs::fallible::{Text, boxed};
 use crate::fs::node::{Node, Volume};
 use crate::fs::path;
+use crate::mm::fallible::{Text, boxed};
+use crate::mm::static_or_arc::StaticOrArc;
 use crate::process::{Process, pid};
 use crate::sched::Task;
 

@@ -4,7 +4,7 @@ use core::fmt::{self, Write};
 
 use vm::{Detail, PAGE_SIZE};
 
-use crate::fs::fallible::{Text, copied};
+use crate::mm::fallible::{Text, copied};
 use crate::process::{Memory, Pages, Process, TICKS_PER_SECOND};
 use crate::sched::{self, Task};
 

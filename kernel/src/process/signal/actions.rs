@@ -9,7 +9,7 @@ use abi::signal::{NSIG, SIG_DFL, SIG_IGN, Sigaction};
 use sync::SpinLock;
 
 use super::{Pending, ProcessSignals};
-use crate::fs::fallible;
+use crate::mm::fallible;
 
 type Table = [Sigaction; NSIG as usize];
 
