@@ -13,8 +13,6 @@ use percore::CoreId;
 
 use self::line::Line;
 use crate::arch::{self, TrapFrame};
-use crate::counters;
-use crate::mm::space::SpaceHandle;
 
 /// The bytes of the stack that a crash report contains at most.
 const STACK_SHOWN: u64 = 32 << 10;
@@ -47,11 +45,6 @@ pub struct Crash<'a> {
     pub frame: &'a TrapFrame,
     /// The difference between addresses in memory and those in the program's file.
     pub load_bias: u64,
-}
-
-/// Handles a byte that arrived on the port. Interrupts are off.
-pub fn on_receive() {
-    crate::fs::on_input();
 }
 
 /// Reports that the kernel runs on `cpus` cores.
@@ -98,11 +91,16 @@ pub fn exit(how: Ended) {
     };
 }
 
-/// Reports every counter, summed over all spaces that existed, and the leaks of the program.
-pub fn stats(space: &SpaceHandle, leaked_frames: u64, leaked_nodes: u64) {
+/// Reports every counter, and the leaks of the program. `each` is called with a function that takes a counter's name and
+/// its count by core.
+pub fn stats(
+    each: impl FnOnce(&mut dyn FnMut(&'static str, &dyn Fn(CoreId) -> u64)),
+    leaked_frames: u64,
+    leaked_nodes: u64,
+) {
     let mut line = Line::new("stats");
     line.begin("counters", '{');
-    counters::for_each_of_all(space, &mut |name, count| {
+    each(&mut |name, count| {
         line.list(name, (0..arch::cores()).map(|core| count(CoreId::new(core))), Line::signed_value);
     });
     line.end('}').number("leaked_frames", leaked_frames).number("leaked_nodes", leaked_nodes);
@@ -116,8 +114,9 @@ pub fn owners(each: impl FnOnce(&mut dyn FnMut((u64, u64), &dyn Display))) {
     line.end(']');
 }
 
-/// Reports that a thread crashed. Its address space is the current one, so that its stack can be read.
-pub fn crash(crash: &Crash<'_>) {
+/// Reports that a thread crashed. `read` copies a part of its stack, and returns whether it could. It must not wait for
+/// another core: the port is locked.
+pub fn crash(crash: &Crash<'_>, read: impl Fn(&mut [u8], u64) -> bool) {
     let (frame, stack) = (crash.frame, crash.frame.rsp);
     let mut line = Line::new("crash");
     match str::from_utf8(crash.program) {
@@ -135,7 +134,7 @@ pub fn crash(crash: &Crash<'_>) {
     registers(frame).into_iter().for_each(|(name, value)| {
         line.address(name, value);
     });
-    line.end('}').begin("stack", '"').memory(stack, STACK_SHOWN).end('"');
+    line.end('}').begin("stack", '"').memory(stack, STACK_SHOWN, read).end('"');
 }
 
 fn registers(frame: &TrapFrame) -> [(&'static str, u64); 18] {

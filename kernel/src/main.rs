@@ -1,7 +1,7 @@
 //! The RadixVM kernel: runs one static Linux program on an address space whose operations do not serialise.
 //!
 //! `kernel_main` boots the machine, as a flat list in which each step names its requirements. After that the
-//! kernel is entered by syscalls, faults and interrupts (`arch::traps`), and by cores that have nothing to do
+//! kernel is entered by syscalls, faults and interrupts (`trap`), and by cores that have nothing to do
 //! (`sched::enter_idle`).
 #![no_std]
 #![no_main]
@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod above;
 #[allow(unsafe_code)] // the machine itself
 mod arch;
 mod bytes;
@@ -21,21 +22,31 @@ mod panic;
 mod process;
 mod sched;
 mod syscall;
+mod trap;
 
-use arch::BootInfo;
+use above::Above;
+use arch::{Boot, BootInfo};
 use control::Ended;
 use options::Options;
 
 const COMMAND_LINE_BYTES: usize = 1024;
 
-/// Runs on the boot core, from its first Rust line. `start_info` is the address of the boot loader's
-/// information.
-extern "sysv64" fn kernel_main(start_info: u64) -> ! {
+impl Boot for Above {
+    extern "sysv64" fn boot(start_info: u64) -> ! {
+        kernel_main(start_info)
+    }
+    fn run_core() -> ! {
+        sched::enter_idle()
+    }
+}
+
+/// Boots the kernel and runs the boot core. `start_info` is the address of the boot loader's information.
+fn kernel_main(start_info: u64) -> ! {
     arch::init_first(); // needs: nothing
     let boot = BootInfo::at(start_info); // needs: the boot map
     let options = Options::read(boot.command_line(&mut [0; COMMAND_LINE_BYTES])); // needs: a port to panic on
     let memory_bytes = mm::init(&boot); // needs: the boot map, this core's number
-    arch::init_boot_core(&boot); // needs: heap
+    arch::init_boot_core(&boot, |text| control::warn(text)); // needs: heap
     mm::epoch::init(arch::cores()); // needs: heap, the number of cores
     if options.compress {
         mm::compressed::init(arch::cores()); // needs: heap, the number of cores
@@ -61,11 +72,6 @@ extern "sysv64" fn kernel_main(start_info: u64) -> ! {
         arch::exit(0);
     }
     sched::enter_idle() // needs: interrupts off, this stack for ever
-}
-
-/// Runs on every other core, from its first Rust line. Its tables, traps and clock are ready.
-fn core_main() -> ! {
-    sched::enter_idle()
 }
 
 /// Ends the machine because its input cannot be used. The kernel is not at fault.

@@ -5,11 +5,9 @@
 
 use core::fmt::{self, Display, Write};
 
-use abi::Errno;
 use sync::{SpinGuard, SpinLock};
 
 use crate::arch::uart::Port;
-use crate::mm;
 
 /// Held while a line is written.
 static PORT: SpinLock<()> = SpinLock::new(());
@@ -123,13 +121,12 @@ impl Line {
         self
     }
 
-    /// Adds the program's memory from `at` on in hexadecimal, as far as it can be read.
-    pub fn memory(&mut self, at: u64, most: u64) -> &mut Self {
+    /// Adds the program's memory from `at` on in hexadecimal, as far as `read` can read it.
+    pub fn memory(&mut self, at: u64, most: u64, read: impl Fn(&mut [u8], u64) -> bool) -> &mut Self {
         const STEP: u64 = 16;
         for at in (at..at.saturating_add(most)).step_by(STEP as usize) {
             let mut bytes = [0; STEP as usize];
-            // The port is locked, so this must not reclaim.
-            if mm::epoch::without_reclaim(|| mm::user::copy_in(&mut bytes, at)) == Err(Errno::EFAULT) {
+            if !read(&mut bytes, at) {
                 break;
             }
             print(format_args!("{:032x}", u128::from_be_bytes(bytes)));

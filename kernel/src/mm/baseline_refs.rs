@@ -22,8 +22,8 @@ use percore::Pinned;
 use sync::SpinLock;
 use sync::atomic::AtomicU64;
 
+use super::fallible;
 use crate::arch;
-use crate::mm::fallible;
 
 const SLOPPY: Sloppy = Sloppy { threshold: u64::MAX };
 

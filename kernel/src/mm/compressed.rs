@@ -12,6 +12,7 @@ use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, 
 use vm::{CompressedNum, FrameNum};
 
 use super::FRAME;
+use super::statistics::sum;
 use super::{frames, zpool};
 use crate::bytes::prefix;
 use crate::counters::{self, Counter};
@@ -54,12 +55,12 @@ pub fn limit() -> u64 {
 
 /// Returns the number of compressed pages. A page that several spaces hold counts once for each.
 pub fn pages() -> u64 {
-    counters::sum(Counter::CompressedPages).unsigned_abs()
+    sum(Counter::CompressedPages).unsigned_abs()
 }
 
 /// Returns the number of frames that compressed pages take.
 pub fn frames_used() -> u64 {
-    counters::sum(Counter::CompressedFrames).unsigned_abs()
+    sum(Counter::CompressedFrames).unsigned_abs()
 }
 
 /// See [`vm::Frames::compress`].

@@ -7,6 +7,7 @@ use percore::{AllCores, CoreId, MAX_CORES, Pinned, pin};
 use refcache::{Config, Refcache};
 use sync::{CachePadded, SetOnce};
 
+use super::statistics::sum;
 use super::{frames, remains, space};
 use crate::arch;
 use crate::counters::{self, Counter};
@@ -283,7 +284,7 @@ fn gather(enough: impl Fn() -> bool) {
 
 /// Returns the number of frames of clean pages that [`reclaim`] would drop.
 pub fn clean_frames() -> u64 {
-    (counters::sum(Counter::CleanPages) - WORKING_SET).max(0) as u64
+    (sum(Counter::CleanPages) - WORKING_SET).max(0) as u64
 }
 
 /// Drops some clean pages if there are more than [`WORKING_SET`]. The last ones are those that programs run

@@ -32,15 +32,15 @@ use refcache::{Header, Refcache, WeakWord};
 use vm::{BackingNum, PageNum, PageRange};
 
 use super::epoch;
+use super::fallible;
 use super::mappings::{Links, ListIndex};
 use super::refcache_arc::RefcacheArc;
 use super::space::{Name, SpaceHandle};
+use super::static_or_arc::StaticOrArc;
 use super::user::USER_END;
 use crate::arch::{phys_to_virt, virt_to_phys};
 use crate::fs::OpenFile;
 use crate::fs::page_cache::{PAGE, PageCache};
-use crate::mm::fallible;
-use crate::mm::static_or_arc::StaticOrArc;
 
 const ALIGN: u64 = 64;
 const LAST: u64 = USER_END / PAGE as u64;

@@ -25,7 +25,8 @@ use super::fault_injection;
 use super::huge_frames;
 use super::magazine::{Dirty, Magazine, Stack};
 use super::owner::Owner;
-use crate::arch::{self, phys_to_virt};
+use crate::above::Above;
+use crate::arch::{self, KernelFrames, phys_to_virt};
 use crate::counters::{self, Counter};
 
 /// As long as one part in `PLENTY` of all memory is free in the pool, it does not matter which frames are
@@ -186,36 +187,39 @@ pub(super) fn free_pair(pin: &Pinned, block: u64) {
     }
 }
 
-/// Allocates a frame of zeroes for a page table and counts it as a table.
-pub fn alloc_table(pin: &Pinned) -> Option<u64> {
-    if fault_injection::should_fail() {
-        return None;
+impl KernelFrames for Above {
+    fn alloc_table(pin: &Pinned) -> Option<u64> {
+        if fault_injection::should_fail() {
+            return None;
+        }
+        let frame = mine(pin).zeroed.pop().or_else(|| zeroed_now(pin))?;
+        counters::add(pin, Counter::TablePages, 1);
+        Some(frame)
     }
-    let frame = mine(pin).zeroed.pop().or_else(|| zeroed_now(pin))?;
-    counters::add(pin, Counter::TablePages, 1);
-    Some(frame)
+    fn free_table(pin: &Pinned, frame: u64) {
+        counters::add(pin, Counter::TablePages, -1);
+        free_raw(pin, frame);
+    }
+    fn alloc_kernel_table(pin: &Pinned) -> Option<u64> {
+        alloc_kernel(pin, Owner::KERNEL_TABLE)
+    }
+    fn alloc_stack(pin: &Pinned) -> Option<u64> {
+        alloc_kernel(pin, Owner::STACK)
+    }
+    fn free_stack(pin: &Pinned, frame: u64) {
+        note(frame, Owner::held(0));
+        free_raw(pin, frame);
+    }
 }
 
-/// Takes a page table's frame back.
-pub fn free_table(pin: &Pinned, frame: u64) {
-    counters::add(pin, Counter::TablePages, -1);
-    free_raw(pin, frame);
+/// Allocates a frame of zeroes that the kernel keeps for this purpose.
+fn alloc_kernel(pin: &Pinned, owner: Owner) -> Option<u64> {
+    zeroed_now(pin).inspect(|&frame| note(frame, owner))
 }
 
 /// Allocates a frame of zeroes for a node of a file's tree.
 pub(super) fn alloc_node(pin: &Pinned) -> Option<u64> {
     if fault_injection::should_fail() { None } else { zeroed_now(pin) }
-}
-
-/// Allocates a frame of zeroes that the kernel keeps for this purpose, until [`free_kernel`].
-pub fn alloc_kernel(pin: &Pinned, owner: Owner) -> Option<u64> {
-    zeroed_now(pin).inspect(|&frame| note(frame, owner))
-}
-
-/// Takes it back.
-pub fn free_kernel(pin: &Pinned, frame: u64) {
-    note(frame, Owner::held(0));
-    free_raw(pin, frame);
 }
 
 fn zeroed_now(pin: &Pinned) -> Option<u64> {

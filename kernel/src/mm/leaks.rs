@@ -2,8 +2,9 @@
 
 use super::epoch;
 use super::space::SpaceHandle;
+use super::statistics::{sum, visit_all};
 use crate::control;
-use crate::counters::{self, Counter};
+use crate::counters::Counter;
 
 /// Rounds of epochs until the last node is freed: a node's parent is freed after it.
 const ROUNDS: usize = 8;
@@ -12,14 +13,14 @@ const ROUNDS: usize = 8;
 /// page tables go with its handle, and files stay, so they are not missing.
 pub fn report(space: &SpaceHandle) {
     let in_tables = space.table_pages() as i64;
-    let in_files = || counters::sum(Counter::FilePages);
-    let of_programs = || counters::sum(Counter::FramesUsed) + counters::sum(Counter::CompressedFrames);
-    let nodes = || counters::sum(Counter::LiveNodes) - 1;
-    let frames = || of_programs() + counters::sum(Counter::TablePages) - in_tables - in_files();
+    let in_files = || sum(Counter::FilePages);
+    let of_programs = || sum(Counter::FramesUsed) + sum(Counter::CompressedFrames);
+    let nodes = || sum(Counter::LiveNodes) - 1;
+    let frames = || of_programs() + sum(Counter::TablePages) - in_tables - in_files();
     for _ in 0..ROUNDS {
         if nodes() > 0 || frames() > 0 {
             epoch::drain();
         }
     }
-    control::stats(space, frames().unsigned_abs(), nodes().unsigned_abs());
+    control::stats(|f| visit_all(space, f), frames().unsigned_abs(), nodes().unsigned_abs());
 }

@@ -38,6 +38,7 @@ pub mod remains;
 mod slab;
 pub mod space;
 pub mod static_or_arc;
+pub mod statistics;
 #[allow(unsafe_code)]
 pub mod user;
 #[allow(unsafe_code, clippy::indexing_slicing)]

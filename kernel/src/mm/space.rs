@@ -17,16 +17,17 @@ use vm::{
     AddressSpace, ForkBacking, Layout, Locking, Mmu, Others, PageNum, PageRange, RadixSpace, TreeSpace,
 };
 
+use super::fallible;
 use super::machine_memory::MachineMemory;
 use super::owner::Owner;
 use super::owners;
 use super::refcache_arc::RefcacheArc;
 use super::remains::{self, Remains};
+use super::statistics;
 use super::user::USER_END;
 use super::{epoch, file_mapping};
 use crate::arch::{self, AdaptiveTables, PerCoreTables, SharedTable, SpaceTables};
 use crate::counters::{self, Counter};
-use crate::mm::fallible;
 use crate::options;
 use crate::sched;
 
@@ -249,7 +250,7 @@ impl Remains for DeadSpace {
             if !self.rest.is_empty() {
                 return true;
             }
-            counters::keep(pin, space.counters(), self.nodes.total().created);
+            statistics::keep(pin, space.counters(), self.nodes.total().created);
             self.space = None;
         }
         // Only the space also had a reference to the tables.

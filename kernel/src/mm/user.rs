@@ -7,11 +7,10 @@ use alloc::vec::Vec;
 
 use abi::{Errno, Pod};
 
+pub use crate::arch::USER_END;
 use crate::arch::user_copy;
 use crate::bytes::{prefix, prefix_mut};
 
-/// One past the last address a program may use.
-pub const USER_END: u64 = 0x7fff_ffff_f000;
 const PAGE: u64 = 4096;
 /// Number of bytes of a string that are read at a time.
 const CHUNK: usize = 256;

@@ -13,9 +13,10 @@ use super::thread::{NewThread, Shared};
 use super::vfork::Latch;
 use super::{EndingCell, Groups, NAME_BYTES, Pid, Process, Relations, Stop};
 use crate::arch::{FpuState, TrapFrame};
-use crate::counters::{Counter, sum};
+use crate::counters::Counter;
 use crate::fs::{FdTable, FsContext};
 use crate::mm::fallible;
+use crate::mm::statistics::sum;
 use crate::sched::{self, Task};
 
 /// The arguments of a `clone`, with consistent flags.

@@ -10,7 +10,7 @@ use super::reclaim::Reclaim;
 use super::signal::{self, Fate, Fault, Origin};
 use crate::arch::{self, TrapFrame, complaint};
 use crate::control::{self, Crash};
-use crate::mm::epoch;
+use crate::mm::{epoch, user};
 use crate::sched::{self, Task};
 
 /// Handles a page fault in user mode.
@@ -104,7 +104,7 @@ fn name(access: Access) -> &'static str {
 }
 
 /// Handles any other exception in user mode.
-pub fn exception(frame: &mut TrapFrame, vector: u8, _error: u64) {
+pub fn exception(frame: &mut TrapFrame, vector: u8) {
     let at = frame.rip;
     let (signal, code, value) = match vector {
         0 => (SIGFPE, FPE_INTDIV, at),
@@ -155,7 +155,7 @@ fn crash(task: &Task, fault: &Fault, frame: &TrapFrame) {
     let process = task.process();
     if process.end(Ending::Signal(fault.signal)) {
         let program = &task.shared().memory.program;
-        control::crash(&Crash {
+        let crash = Crash {
             signal: fault.signal,
             program: &program.file.path().unwrap_or_default(),
             pid: process.pid(),
@@ -164,6 +164,7 @@ fn crash(task: &Task, fault: &Fault, frame: &TrapFrame) {
             access: name(fault.access),
             frame,
             load_bias: program.load_bias,
-        });
+        };
+        control::crash(&crash, |into, from| epoch::without_reclaim(|| user::copy_in(into, from)).is_ok());
     }
 }

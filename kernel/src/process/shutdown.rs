@@ -16,8 +16,9 @@ use sync::atomic::{AtomicBool, Ordering};
 use super::{Ending, FIRST, Process, pid};
 use crate::arch;
 use crate::control::{self, Ended};
-use crate::counters::{self, Counter};
+use crate::counters::Counter;
 use crate::mm;
+use crate::mm::statistics::sum;
 use crate::options;
 use crate::sched::{self, Task};
 
@@ -71,7 +72,7 @@ fn kill_others() -> bool {
 /// Waits until every other task is freed. Each core frees the tasks that exited on it. This core lets tasks
 /// run that still free the memory that they had before an exec, and that are in no table.
 fn wait_for_memory(task: &Task) {
-    while counters::sum(Counter::Spaces) > 1 || Arc::strong_count(&task.shared().memory) > 1 {
+    while sum(Counter::Spaces) > 1 || Arc::strong_count(&task.shared().memory) > 1 {
         sched::give_way();
         percore::relax();
     }

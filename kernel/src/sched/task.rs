@@ -11,12 +11,17 @@ use sync::{Parking, SpinLock};
 use super::attention::{self, Attention};
 use super::list::Link;
 use super::place;
-use crate::arch::{self, FpuState, KernelStack, Suspended, TrapFrame};
+use crate::above::Above;
+use crate::arch::{self, FpuState, KernelStack, Running, Suspended, TrapFrame};
 use crate::counters::{Counter, add};
 use crate::fs::FsContext;
 use crate::mm::fallible;
 use crate::mm::space::SpaceHandle;
 use crate::process::{Process, Shared, Thread};
+
+impl Running for Above {
+    type Task = Task;
+}
 
 /// A thread.
 pub struct Task {

@@ -8,7 +8,8 @@ use vm::PAGE_SIZE;
 use super::{Call, Outcome};
 use crate::arch;
 use crate::bytes::{copy_prefix, prefix};
-use crate::counters::{self, Counter};
+use crate::counters::Counter;
+use crate::mm::statistics::sum;
 use crate::mm::{frames, user};
 use crate::sched::pause;
 
@@ -40,7 +41,7 @@ pub fn sysinfo(call: &mut Call<'_>) -> Outcome {
         uptime: (arch::now_ns() / 1_000_000_000) as i64,
         total_ram: stats.total * PAGE_SIZE,
         free_ram: stats.free * PAGE_SIZE,
-        processes: counters::sum(Counter::Tasks) as u16,
+        processes: sum(Counter::Tasks) as u16,
         unit: 1,
         ..Sysinfo::default()
     };

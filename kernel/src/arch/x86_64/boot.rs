@@ -5,6 +5,9 @@
 
 use core::arch::global_asm;
 
+use super::above::Boot;
+use crate::above::Above;
+
 /// Where the kernel's image is linked: KERNEL_BASE + its physical address.
 pub const KERNEL_BASE: u64 = 0xffff_ffff_8000_0000;
 
@@ -99,6 +102,6 @@ global_asm!(
     "#,
     base = const KERNEL_BASE,
     stack_bytes = const BOOT_STACK_BYTES,
-    main = sym crate::kernel_main,
+    main = sym <Above as Boot>::boot,
     options(att_syntax)
 );

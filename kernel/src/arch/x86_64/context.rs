@@ -30,7 +30,7 @@ struct Switched {
     return_to: u64,
 }
 
-/// Creates a context whose first [`switch`] calls `sched::finish_switch()`, then goes to user mode with
+/// Creates a context whose first [`switch`] calls `Handlers::first_return`, then goes to user mode with
 /// `frame`.
 pub fn new_user_thread(stack: &KernelStack, frame: TrapFrame) -> Context {
     let top = stack.top();

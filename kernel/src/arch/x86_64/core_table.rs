@@ -6,9 +6,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use percore::Pinned;
 use vm::{Asid, OutOfMemory, PageNum, PageRange, Presence};
 
+use super::above::KernelFrames;
 use super::page_table::{TOP, Table, bits, is_huge, user_link};
 use super::{cpu, interrupts, kernel_map, pcid, table_walk, tlb};
-use crate::mm::frames;
+use crate::above::Above;
 
 /// One core's part.
 pub(super) struct CoreTable {
@@ -47,14 +48,14 @@ impl CoreTable {
 
     /// Allocates a frame of zeroes for another table.
     fn alloc(&self, pin: &Pinned) -> Result<u64, OutOfMemory> {
-        let frame = frames::alloc_table(pin).ok_or(OutOfMemory)?;
+        let frame = Above::alloc_table(pin).ok_or(OutOfMemory)?;
         self.tables.store(self.tables.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         Ok(frame << 12)
     }
 
     /// Takes the table back that `entry` led to, and nothing leads to any more.
     pub fn free(&self, pin: &Pinned, entry: u64) {
-        frames::free_table(pin, (entry & bits::ADDRESS) >> 12);
+        Above::free_table(pin, (entry & bits::ADDRESS) >> 12);
         self.tables.store(self.tables.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 

@@ -10,9 +10,12 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use percore::MAX_CORES;
 
+use super::above::Running;
 use super::context::{self, Context};
 use super::{KernelStack, TrapFrame, core, interrupts};
-use crate::sched::Task;
+use crate::above::Above;
+
+type Task = <Above as Running>::Task;
 
 /// A flow of control that no core runs. Dropping it frees its stack, and the flow never goes on.
 #[derive(Debug)]
@@ -22,7 +25,7 @@ pub struct Suspended {
 }
 
 impl Suspended {
-    /// Creates a flow that starts in user mode with `frame`, after `sched::finish_switch`.
+    /// Creates a flow that starts in user mode with `frame`, after `Handlers::first_return`.
     pub fn new_user_thread(stack: KernelStack, frame: TrapFrame) -> Self {
         Self { context: context::new_user_thread(&stack, frame), stack: Some(stack) }
     }

@@ -1,6 +1,7 @@
 //! The user's registers as the entry code pushes them.
 
-use crate::mm::user::USER_END;
+/// One past the last address a program may use.
+pub const USER_END: u64 = 0x7fff_ffff_f000;
 
 /// A user thread's registers while it is in the kernel. The order is the one `entry` pushes in.
 #[repr(C)]

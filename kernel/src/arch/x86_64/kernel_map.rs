@@ -7,12 +7,12 @@ use firmware::{FRAME, GIB, MIB_2, MemoryMap, Page, Pages};
 use percore::Pinned;
 use sync::SpinLock;
 
+use super::above::KernelFrames;
 use super::boot::{KERNEL_BASE, boot_pml4};
 use super::cpu::{self, cpuid_if_known};
 use super::page_table::{ENTRIES, TOP, Table, bits};
 use super::physmap::{PHYSMAP, phys_to_virt};
-use crate::mm::frames;
-use crate::mm::owner::Owner;
+use crate::above::Above;
 
 /// The address of the first kernel stack.
 pub const STACKS: u64 = 0xffff_c000_0000_0000;
@@ -131,7 +131,7 @@ pub fn map_new_page(pin: &Pinned, at: u64) -> Option<()> {
     let _changing = CHANGES.lock();
     // Tables first: they stay for the next try, but a frame would be lost.
     let place = place(at, 0, &mut || alloc_table(pin))?;
-    let frame = frames::alloc_kernel(pin, Owner::STACK)?;
+    let frame = Above::alloc_stack(pin)?;
     set(place, (frame << 12) | bits::WRITE | bits::NO_EXECUTE);
     Some(())
 }
@@ -147,7 +147,7 @@ pub fn free_unmapped(pin: &Pinned, at: u64) {
     with_page(at, |place| {
         // Relaxed: the stack is the caller's alone.
         let entry = place.swap(0, Ordering::Relaxed);
-        frames::free_kernel(pin, (entry & bits::ADDRESS) >> 12);
+        Above::free_stack(pin, (entry & bits::ADDRESS) >> 12);
     });
 }
 
@@ -168,7 +168,7 @@ fn with_page<R>(at: u64, f: impl FnOnce(&AtomicU64) -> R) -> Option<R> {
 }
 
 fn alloc_table(pin: &Pinned) -> Option<u64> {
-    frames::alloc_kernel(pin, Owner::KERNEL_TABLE).map(|frame| frame << 12)
+    Above::alloc_kernel_table(pin).map(|frame| frame << 12)
 }
 
 /// A function that returns the physical address of a new table of zeroes.

@@ -1,5 +1,6 @@
 //! x86-64: boot, traps, APIC, paging and SMP. All assembly, MSRs and port I/O are here.
 
+mod above;
 mod acpi;
 mod apic;
 mod boot;
@@ -42,12 +43,13 @@ mod user_access;
 pub mod user_copy;
 mod wait;
 
+pub use above::{Boot, Handlers, KernelFrames, Running};
 pub use context::KernelStack;
 pub use exit::exit;
 pub use features::hwcap;
 pub use flow::{Suspended, current, resume, take_left, with_current};
 pub use fpu::{FpuState, complaint, vector_complaints, x87_complaints};
-pub use frame::TrapFrame;
+pub use frame::{TrapFrame, USER_END};
 pub use ipi::{send_reschedule, stop_other_cores};
 pub use kernel_map::{clear_bytes, copy_bytes, copy_frame, kernel_image, place_of, zero_frames};
 pub use per_core_tables::{AdaptiveTables, PerCoreTables};
@@ -62,9 +64,9 @@ pub use stack::give_back as give_back_stacks;
 pub use time::{now_ns, set_timer, wall_ns};
 pub use user_access::{fs_base, set_fs_base};
 
-use firmware::MemoryMap;
+use core::fmt;
 
-use crate::control;
+use firmware::MemoryMap;
 
 /// Memory below this is shown by the boot map.
 pub const BOOT_LIMIT: u64 = 4 << 30;
@@ -86,8 +88,11 @@ pub fn init_map(memory: &MemoryMap, new_frame: &mut dyn FnMut() -> u64) {
     kernel_map::init(memory, new_frame);
 }
 
+/// A function that tells the user something about the machine.
+pub type Warn = fn(fmt::Arguments<'_>);
+
 /// Initialises the boot core's traps and clocks. Starts the other cores, which wait for [`release_cores`].
-pub fn init_boot_core(boot: &BootInfo) {
+pub fn init_boot_core(boot: &BootInfo, warn: Warn) {
     idt::init();
     apic::detect();
     // SAFETY: the boot core's own block.
@@ -101,9 +106,9 @@ pub fn init_boot_core(boot: &BootInfo) {
         uart::Port::Control.interrupt_on_receive();
     }
     if madt.cpus.left_out().any() {
-        control::warn(madt.cpus.left_out());
+        warn(format_args!("{}", madt.cpus.left_out()));
     }
-    percpu::set_cores(smp::start_others(madt.cpus.ids()));
+    percpu::set_cores(smp::start_others(madt.cpus.ids(), warn));
 }
 
 /// Initialises the running core.

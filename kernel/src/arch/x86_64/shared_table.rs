@@ -19,11 +19,12 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 use percore::{CoreId, CoreSet, MAX_CORES, Pinned};
 use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
 
+use super::above::KernelFrames;
 use super::page_table::{ENTRIES, TOP, Table, bits, is_huge, user_huge, user_leaf, user_link};
 use super::shootdown::{self, Clearable};
 use super::space_tables::{PIECE, SpaceTables};
 use super::{cpu, kernel_map, table_walk, tlb};
-use crate::mm::frames;
+use crate::above::Above;
 
 /// One space's table.
 pub struct SharedTable {
@@ -35,7 +36,7 @@ pub struct SharedTable {
 impl SharedTable {
     /// Creates an empty table. Returns `None` without memory.
     pub fn new(pin: &Pinned) -> Option<Self> {
-        let root = frames::alloc_table(pin)? << 12;
+        let root = Above::alloc_table(pin)? << 12;
         // SAFETY: a frame of zeroes that only this function uses.
         unsafe { Table::at(root) }.copy_kernel_half(kernel_map::kernel_table());
         Some(Self { root, users: Default::default() })
@@ -85,12 +86,12 @@ fn below_or_new<'a>(pin: &Pinned, entry: &AtomicU64, page: PageNum) -> Result<&'
         value = drop_huge(entry, value, page);
     }
     if value == 0 {
-        let frame = frames::alloc_table(pin).ok_or(OutOfMemory)?;
+        let frame = Above::alloc_table(pin).ok_or(OutOfMemory)?;
         let link = user_link(frame << 12);
         value = match entry.compare_exchange(0, link, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => link,
             Err(theirs) => {
-                frames::free_table(pin, frame);
+                Above::free_table(pin, frame);
                 theirs
             }
         };

@@ -13,10 +13,12 @@ use alloc::vec::Vec;
 use percore::{CoreId, MAX_CORES};
 use sync::SetOnce;
 
+use super::above::Boot;
 use super::percpu::{self, Cpu};
 use super::physmap::{phys_to_virt, virt_to_phys};
-use super::{apic, clocks, gdt, idt, interrupts, kernel_map, time};
-use crate::{control, options};
+use super::{Warn, apic, clocks, gdt, idt, interrupts, kernel_map, time};
+use crate::above::Above;
+use crate::options;
 
 /// Where starting cores begin: below 1 MiB, page-aligned, kept out of the allocator's hands.
 const TRAMPOLINE: u64 = 0x8000;
@@ -125,11 +127,11 @@ const RELEASED: u8 = 3;
 const ABSENT: u8 = 4;
 
 /// Starts the CPUs with these APIC numbers, except the first, which runs. They wait for [`release`]. Returns
-/// the number of cores, without the CPUs that do not start.
+/// the number of cores, without the CPUs that do not start. `warn` is told what is not as it should be.
 ///
 /// # Panics
 /// If a CPU begins and does not get ready.
-pub fn start_others(apic_ids: &[u32]) -> usize {
+pub fn start_others(apic_ids: &[u32], warn: Warn) -> usize {
     if apic_ids.len() == 1 {
         return 1;
     }
@@ -141,12 +143,12 @@ pub fn start_others(apic_ids: &[u32]) -> usize {
         ids.retain(|id| {
             let came = came.next() == Some(true);
             if !came {
-                control::warn(format_args!("the CPU with APIC ID {id} did not start and is not used"));
+                warn(format_args!("the CPU with APIC ID {id} did not start and is not used"));
             }
             came
         });
     }
-    (1..ids.len()).for_each(check_clock);
+    (1..ids.len()).for_each(|number| check_clock(number, warn));
     ids.len()
 }
 
@@ -201,19 +203,19 @@ fn prepare(number: usize, apic_id: u32) {
 
 /// Has a core that is ready compare its clock with this one's. The others sleep: two cores that spin need two
 /// real CPUs.
-fn check_clock(number: usize) {
+fn check_clock(number: usize, warn: Warn) {
     clocks::begin(number);
     wake(number);
     clocks::answer(number);
     let off = clocks::off_ns(number);
     if off != 0 {
-        control::warn(format_args!(
+        warn(format_args!(
             "the clock of core {number} was {off} ns ahead of the first core's and is corrected"
         ));
     }
 }
 
-/// Lets the started cores run. Each calls `crate::core_main`.
+/// Lets the started cores run. Each calls `Boot::run_core`.
 pub fn release() {
     (1..percpu::cores()).for_each(|number| {
         STATES[number].store(RELEASED, Ordering::Release);
@@ -261,7 +263,7 @@ extern "sysv64" fn core_main(number: usize) -> ! {
         interrupts::halt_until_interrupt();
         clocks::compare_if_asked(number);
     }
-    crate::core_main()
+    Above::run_core()
 }
 
 /// Returns the physical addresses of the boot and idle stack of `core`. The boot core's is a part of the

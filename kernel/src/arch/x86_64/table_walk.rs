@@ -5,9 +5,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use percore::Pinned;
 use vm::PageRange;
 
+use super::above::KernelFrames;
 use super::page_table::{ENTRIES, TOP, Table, bits, is_any_present, is_huge};
 use super::tlb::Flusher;
-use crate::mm::frames;
+use crate::above::Above;
 
 /// Removes every present entry of the pages of `runs`, and flushes what it removes if this core runs on the
 /// table. A linked leaf keeps its entries: its pages are flushed, or, if all are in one run, it is unlinked.
@@ -173,7 +174,7 @@ unsafe fn free_below(pin: &Pinned, phys: u64, level: u32, entries: usize, left: 
         return false;
     }
     *left -= 1;
-    frames::free_table(pin, phys >> 12);
+    Above::free_table(pin, phys >> 12);
     true
 }
 

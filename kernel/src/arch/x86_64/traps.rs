@@ -1,14 +1,15 @@
-//! The kernel's handlers for traps, which pass them to safe code at once.
+//! The kernel's handlers for traps, which pass them to the rooms above at once.
 //!
 //! Interrupts are off on entry. Exceptions of programs and syscalls run with interrupts on, so that
-//! shootdowns are served. `sched::on_return_to_user` runs last, with interrupts off.
+//! shootdowns are served. `Handlers::return_to_user` runs last, with interrupts off.
 
 use vm::{Access, VirtAddr};
 
+use super::above::Handlers;
 use super::frame::TrapFrame;
 use super::idt::{self, PAGE_FAULT};
 use super::{apic, cpu, interrupts, ipi, shootdown, user_copy};
-use crate::{control, process, sched, syscall};
+use crate::above::Above;
 
 const INTERRUPTS_ON: u64 = 1 << 9;
 const WRITE_FAULT: u64 = 1 << 1;
@@ -20,17 +21,17 @@ const STEPPING: u64 = 1 << 8 | 1 << 16;
 /// Handles a syscall. Returns whether `sysret` may be used to leave.
 pub(super) extern "sysv64" fn handle_syscall(frame: &mut TrapFrame) -> bool {
     interrupts::enable();
-    syscall::dispatch(frame);
+    Above::syscall(frame);
     interrupts::disable();
-    sched::on_return_to_user(frame);
+    Above::return_to_user(frame);
     frame.bound_ip();
     frame.rcx == frame.rip && frame.r11 == frame.rflags && frame.rflags & STEPPING == 0
 }
 
 /// Prepares a new thread's first return to user mode.
 pub(super) extern "sysv64" fn first_return(frame: &mut TrapFrame) {
-    sched::finish_switch();
-    sched::on_return_to_user(frame);
+    Above::first_return();
+    Above::return_to_user(frame);
     frame.bound_ip();
 }
 
@@ -44,20 +45,20 @@ pub(super) extern "sysv64" fn from_user(frame: &mut TrapFrame) {
         vector if vector < idt::FIRST_INTERRUPT => user_exception(frame, vector),
         vector => interrupt(vector),
     }
-    sched::on_return_to_user(frame);
+    Above::return_to_user(frame);
     frame.bound_ip();
 }
 
 fn user_page_fault(frame: &mut TrapFrame) {
     let address = VirtAddr::new(cpu::cr2());
     interrupts::enable();
-    process::fault::from_user(frame, address, access(frame.error));
+    Above::page_fault(frame, address, access(frame.error));
     interrupts::disable();
 }
 
 fn user_exception(frame: &mut TrapFrame, vector: u8) {
     interrupts::enable();
-    process::fault::exception(frame, vector, frame.error);
+    Above::exception(frame, vector);
     interrupts::disable();
 }
 
@@ -78,7 +79,7 @@ fn user_copy_fault(frame: &mut TrapFrame) {
     if were_on {
         interrupts::enable();
     }
-    let retry = process::fault::from_kernel(address, access(frame.error));
+    let retry = Above::copy_fault(address, access(frame.error));
     interrupts::disable();
     if !retry {
         frame.rip = user_copy::failed();
@@ -97,9 +98,9 @@ fn interrupt(vector: u8) {
     match vector {
         idt::SPURIOUS => return,
         idt::SHOOTDOWN => shootdown::serve(),
-        idt::TIMER => sched::on_timer(),
-        idt::RESCHEDULE => sched::on_reschedule(),
-        idt::CONTROL_INPUT => control::on_receive(),
+        idt::TIMER => Above::timer(),
+        idt::RESCHEDULE => Above::reschedule(),
+        idt::CONTROL_INPUT => Above::control_input(),
         _ => {}
     }
     apic::end_of_interrupt();

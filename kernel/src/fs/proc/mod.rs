@@ -20,10 +20,12 @@ use super::fail_alloc::FailAlloc;
 use super::image::BadImage;
 use super::node::{Body, Node, Volume};
 use super::tree;
+use crate::counters::Counter;
 use crate::mm::fallible::Text;
 use crate::mm::static_or_arc::StaticOrArc;
+use crate::mm::statistics;
 use crate::process::pid;
-use crate::{arch, counters, mm, options, sched};
+use crate::{arch, mm, options, sched};
 
 pub use folder::Folder;
 
@@ -109,7 +111,7 @@ pub fn opened(node: &Node, make: &Maker) -> Result<StaticOrArc<Node>, Errno> {
 
 /// Writes loads of zero, because the load is not measured.
 fn loadavg(text: &mut Text) -> fmt::Result {
-    writeln!(text, "0.00 0.00 0.00 1/{} 1", counters::sum(counters::Counter::Tasks))
+    writeln!(text, "0.00 0.00 0.00 1/{} 1", statistics::sum(Counter::Tasks))
 }
 
 fn cpuinfo(text: &mut Text) -> fmt::Result {
@@ -146,7 +148,7 @@ fn meminfo(text: &mut Text) -> fmt::Result {
 fn counter_lines(text: &mut Text) -> fmt::Result {
     let mut outcome = Ok(());
     let space = sched::with_current(|task| task.space().clone());
-    counters::for_each(&space, &mut |name, count| {
+    statistics::visit(&space, &mut |name, count| {
         outcome = outcome.and_then(|()| counter_line(text, name, count));
     });
     outcome
