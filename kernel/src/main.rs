@@ -55,6 +55,7 @@ fn kernel_main(start_info: u64) -> ! {
     if let Err(bad) = fs::init(arch::image_bytes(boot.image())) {
         refuse(bad);
     }
+    mm::shrinkers::register(&[&fs::clean::CleanPages]); // needs: files
     // needs: files, the number of cores
     if !arch::init_random(fs::boot_file(".radixvm/seed").ok()) {
         control::warn(

@@ -8,12 +8,18 @@ use abi::Errno;
 use sync::SpinLock;
 
 use super::page_cache::PageCache;
+use crate::counters::Counter;
 use crate::mm::fallible;
+use crate::mm::shrinkers::Shrinker;
+use crate::mm::statistics::sum;
 
 /// The pages that one call drops at least, if there are enough. One step drops at most a node of the page
 /// tree.
 const ENOUGH: u64 = 1024;
 const STEP: u64 = 512;
+
+/// Clean pages that stay: those that programs run on would be read back and dropped again for ever.
+const WORKING_SET: i64 = 256;
 
 /// The files of the boot image, and the file and page where the last round ended.
 struct Files {
@@ -28,10 +34,18 @@ pub fn add(file: &Arc<PageCache>) -> Result<(), Errno> {
     fallible::push(&mut FILES.lock().all, file.clone())
 }
 
-/// Drops some clean pages, mapped or not, from where the last round ended, and returns how many. Their frames
-/// become free some epochs later. The caller holds no lock. Returns 0 if another core is dropping pages.
-pub fn drop_some() -> u64 {
-    FILES.try_lock().map_or(0, |mut files| files.drop_some())
+/// The clean pages, which are dropped when memory is short.
+pub struct CleanPages;
+
+impl Shrinker for CleanPages {
+    fn count(&self) -> u64 {
+        (sum(Counter::CleanPages) - WORKING_SET).max(0) as u64
+    }
+
+    /// Drops pages, mapped or not, from where the last round ended. Drops none if another core is dropping pages.
+    fn shrink(&self) -> u64 {
+        FILES.try_lock().map_or(0, |mut files| files.drop_some())
+    }
 }
 
 impl Files {

@@ -10,6 +10,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `node`, `content` | a file, directory or link, and the contents of a file |
+//! | `mapped` | what a mapping of a file shows |
 //! | `page_cache`, `budget`, `clean` | the pages of a file, the limit of all, dropping those that can be made again |
 //! | `directory`, `tree`, `path` | the names in a directory, changes to the tree, walking a path |
 //! | `open_file`, `fd_table` | an open file, a process's descriptors |
@@ -34,6 +35,7 @@ mod fail_alloc;
 mod fd_table;
 mod fs_context;
 mod image;
+mod mapped;
 pub mod memory_file;
 pub mod node;
 mod open_file;
@@ -54,6 +56,7 @@ pub use executable::Executable;
 pub use fd_table::{FdTable, MAX_FILES, Reserved};
 pub use fs_context::FsContext;
 pub use image::BadImage;
+pub use mapped::Source;
 pub use open_file::OpenFile;
 
 use crate::mm::static_or_arc::StaticOrArc;

@@ -7,12 +7,10 @@ use percore::{AllCores, CoreId, MAX_CORES, Pinned, pin};
 use refcache::{Config, Refcache};
 use sync::{CachePadded, SetOnce};
 
-use super::statistics::sum;
-use super::{frames, remains, space};
+use super::{Scheduler, frames, remains, shrinkers, space};
+use crate::above::Above;
 use crate::arch;
 use crate::counters::{self, Counter};
-use crate::fs::clean;
-use crate::sched;
 
 /// Entries of each core's delta cache: 32 KiB. A fork adjusts each frame, node and mapping of two spaces in a
 /// round, and a delta that does not fit goes to a header that other cores write too.
@@ -38,8 +36,6 @@ const RCU_BOUND: usize = 1 << 14;
 
 static DOMAIN: SetOnce<Refcache> = SetOnce::new();
 static RCU: SetOnce<rcu::Domain> = SetOnce::new();
-/// Pages of files that stay when memory is short.
-const WORKING_SET: i64 = 256;
 /// Number of cores that have no memory left. If it is not 0, every core gives back its magazines, and idle
 /// cores give back their page tables.
 static SHORT: AtomicUsize = AtomicUsize::new(0);
@@ -183,7 +179,7 @@ pub fn settle() {
         rcu().drain_while(&pin(), in_piece(hurrying(|| rcu().epoch())));
         domain().drain_while(&pin(), in_piece(hurrying(|| domain().epoch())));
         // If no task asked for this core, the objects that are left are in use.
-        if !sched::is_asked() || !sched::pause() {
+        if !Above::is_asked() || !Above::pause() {
             return;
         }
     }
@@ -195,7 +191,7 @@ pub fn is_much_dead() -> bool {
 }
 
 fn in_piece(go_on: impl Fn() -> bool) -> impl Fn() -> bool {
-    move || go_on() && !sched::is_asked()
+    move || go_on() && !Above::is_asked()
 }
 
 /// Hurries the other cores once in each epoch, and does this core's part for both domains, since a core that
@@ -240,7 +236,7 @@ pub fn may_reclaim() -> bool {
 }
 
 /// Reclaims memory and returns whether it found enough to try again. It frees tasks that have exited here and
-/// spaces that this core released, drops clean pages, forces epochs, unmaps kernel stacks without a task, and
+/// spaces that this core released, shrinks caches, forces epochs, unmaps kernel stacks without a task, and
 /// collects the frames of other cores' magazines and the page tables of idle cores. If `desperate`, it also
 /// frees the page tables of running programs, which the next touches make again. Fails at once inside
 /// [`without_reclaim`], otherwise the caller holds no lock.
@@ -249,9 +245,9 @@ pub fn reclaim(desperate: bool) -> bool {
         return false;
     }
     let before = frames::stats().pooled;
-    sched::reap();
+    Above::reap();
     while remains::free_piece() {}
-    drop_clean();
+    shrinkers::shrink();
     // Relaxed: the interrupts that `drain` sends make every core look. A core that looks late gives back at
     // its next tick.
     SHORT.fetch_add(1, Ordering::Relaxed);
@@ -279,18 +275,5 @@ fn gather(enough: impl Fn() -> bool) {
         tick_if_due(&pin());
         // Not too often: `enough` takes the pool's lock, and the cores that are to answer may wait for it.
         (0..64).for_each(|_| percore::relax());
-    }
-}
-
-/// Returns the number of frames of clean pages that [`reclaim`] would drop.
-pub fn clean_frames() -> u64 {
-    (sum(Counter::CleanPages) - WORKING_SET).max(0) as u64
-}
-
-/// Drops some clean pages if there are more than [`WORKING_SET`]. The last ones are those that programs run
-/// on: they would be read back and dropped again for ever.
-fn drop_clean() {
-    if clean_frames() > 0 {
-        counters::add(&pin(), Counter::PagesReclaimed, clean::drop_some() as i64);
     }
 }

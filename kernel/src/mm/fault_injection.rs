@@ -9,7 +9,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use percore::{AllCores, MAX_CORES, pin};
 use sync::CachePadded;
 
-use crate::{arch, process};
+use super::Watcher;
+use crate::above::Above;
 
 /// Allocations until the last one that fails, or 0 if none is counted. Relaxed everywhere: a test knows when
 /// it asks.
@@ -42,17 +43,13 @@ pub fn should_fail() -> bool {
 
 #[cold]
 fn is_planned() -> bool {
-    if WITHOUT_FAULTS.mine(&pin()).load(Ordering::Relaxed) || is_watcher() {
+    if WITHOUT_FAULTS.mine(&pin()).load(Ordering::Relaxed) || Above::is_watcher() {
         return false;
     }
     let before = LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
     let fails = before.is_ok_and(|left| left <= FAILURES.load(Ordering::Relaxed));
     FAILED.fetch_add(fails.into(), Ordering::Relaxed);
     fails
-}
-
-fn is_watcher() -> bool {
-    arch::with_current(|task| task.process().pid() == process::FIRST).unwrap_or(true)
 }
 
 /// Runs `f` with fault injection off: its allocations were already checked to succeed.

@@ -31,19 +31,18 @@ use percore::{Pinned, pin};
 use refcache::{Header, Refcache, WeakWord};
 use vm::{BackingNum, PageNum, PageRange};
 
-use super::epoch;
-use super::fallible;
 use super::mappings::{Links, ListIndex};
 use super::refcache_arc::RefcacheArc;
 use super::space::{Name, SpaceHandle};
-use super::static_or_arc::StaticOrArc;
 use super::user::USER_END;
+use super::{FRAME, Files, Source as _, epoch, fallible};
+use crate::above::Above;
 use crate::arch::{phys_to_virt, virt_to_phys};
-use crate::fs::OpenFile;
-use crate::fs::page_cache::{PAGE, PageCache};
+
+type Source = <Above as Files>::Source;
 
 const ALIGN: u64 = 64;
-const LAST: u64 = USER_END / PAGE as u64;
+const LAST: u64 = USER_END / FRAME;
 
 /// A record: see the module.
 #[repr(C, align(64))]
@@ -63,46 +62,6 @@ pub struct FileMapping {
     end: AtomicU64,
 }
 
-/// The file or memory that a record and its copies show. An open file keeps its pages, so they are not
-/// counted too.
-#[derive(Clone)]
-pub enum Source {
-    /// A file that the program opened.
-    File(StaticOrArc<OpenFile>),
-    /// Memory that is shared without a file.
-    Memory(Arc<PageCache>),
-}
-
-impl Source {
-    /// Returns the source for an open file.
-    ///
-    /// # Errors
-    /// ENODEV if the file has no pages.
-    pub fn of(file: &StaticOrArc<OpenFile>) -> Result<Self, Errno> {
-        file.pages().map(|_| Self::File(file.clone())).ok_or(Errno::ENODEV)
-    }
-
-    /// Returns the pages that it shows.
-    ///
-    /// # Panics
-    /// Never: `of` has checked that a file has pages.
-    #[inline]
-    pub fn pages(&self) -> &Arc<PageCache> {
-        match self {
-            Self::File(file) => file.pages().expect("seen when the source was made"),
-            Self::Memory(pages) => pages,
-        }
-    }
-
-    /// Returns the open file, if the source is one.
-    pub fn opened(&self) -> Option<&StaticOrArc<OpenFile>> {
-        match self {
-            Self::File(file) => Some(file),
-            Self::Memory(_) => None,
-        }
-    }
-}
-
 /// A reference to a record.
 pub struct Held(NonNull<FileMapping>);
 
@@ -115,7 +74,7 @@ impl FileMapping {
         let base = self.base.load(Ordering::Relaxed).wrapping_add(shift);
         let shown = (base, self.first, self.end.load(Ordering::Relaxed));
         let copy = Self::make(self.source.clone(), space, shown)?;
-        self.file().mappings().add_copy(self, copy.0);
+        self.source.mappings().add_copy(self, copy.0);
         Ok(copy)
     }
 
@@ -142,11 +101,6 @@ impl FileMapping {
             });
         }
         Ok(Held(block))
-    }
-
-    /// Returns the file's pages.
-    pub fn file(&self) -> &Arc<PageCache> {
-        self.source.pages()
     }
 
     /// Returns the source that it shows.
@@ -192,9 +146,9 @@ impl Held {
     /// Creates a record for `pages` pages of `source`, from page `first` on, in `space`. [`placed`] sets its
     /// place there later.
     pub fn new(source: Source, space: &Arc<SpaceHandle>, first: u64, pages: u64) -> Result<Self, Errno> {
-        source.pages().mappings().open()?;
+        source.mappings().open()?;
         let made = FileMapping::make(RefcacheArc::new(source)?, space.name(), (0, first, first + pages))?;
-        made.file().mappings().add(made.0);
+        made.source.mappings().add(made.0);
         Ok(made)
     }
 
@@ -308,7 +262,7 @@ unsafe fn release(_: &Refcache, _: &Pinned, header: NonNull<Header>) {
     let record = header.cast::<FileMapping>();
     // SAFETY: the record lives until the end of this function, and then no walk finds it any more.
     unsafe {
-        record.as_ref().file().mappings().remove(record);
+        record.as_ref().source.mappings().remove(record);
         drop(Box::from_raw(record.as_ptr()));
     }
 }

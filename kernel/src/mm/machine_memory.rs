@@ -4,7 +4,7 @@ use abi::Errno;
 use percore::Pinned;
 use vm::{Access, BackingError, BackingNum, Backings, CompressedNum, FrameNum, Frames, PageNum};
 
-use super::{compressed, file_mapping, frames, huge_frames, page_refs};
+use super::{Source, compressed, file_mapping, frames, huge_frames, page_refs};
 
 /// The machine's memory: see the module.
 pub struct MachineMemory;
@@ -71,7 +71,7 @@ impl Backings for MachineMemory {
         at: PageNum,
         _: Access,
     ) -> Result<FrameNum, BackingError> {
-        let frame = file_mapping::with(backing, |record| record.file().frame(pin, record.file_page(at)));
+        let frame = file_mapping::with(backing, |record| record.source().frame(pin, record.file_page(at)));
         frame.map_err(|error| match error {
             Errno::ENOMEM => BackingError::OutOfMemory,
             // As on Linux, a file that may have no more pages is no reason to look for memory.

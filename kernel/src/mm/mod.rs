@@ -3,6 +3,7 @@
 //! program passes a number may index. The others check that there is such an element.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod above;
 mod baseline_refs;
 #[allow(unsafe_code, clippy::indexing_slicing)]
 mod buddy;
@@ -34,6 +35,7 @@ pub mod page_refs;
 pub mod page_tree;
 pub mod refcache_arc;
 pub mod remains;
+pub mod shrinkers;
 #[allow(unsafe_code, clippy::indexing_slicing)]
 mod slab;
 pub mod space;
@@ -44,6 +46,7 @@ pub mod user;
 #[allow(unsafe_code, clippy::indexing_slicing)]
 mod zpool;
 
+pub use above::{Files, Scheduler, Source, Watcher};
 pub use leaks::report;
 
 use firmware::MemoryMap;

@@ -9,8 +9,8 @@ use core::ops::Deref;
 use abi::Errno;
 use refcache::Ref;
 
-use super::epoch;
-use crate::sched;
+use super::{Scheduler, epoch};
+use crate::above::Above;
 
 /// A reference counted by Refcache. See the module.
 pub struct RefcacheArc<T>(Ref<T>);
@@ -41,6 +41,6 @@ impl<T> Deref for RefcacheArc<T> {
 impl<T> Drop for RefcacheArc<T> {
     /// Brings the core online: an idle core may drop the last reference to a task.
     fn drop(&mut self) {
-        sched::come_online();
+        Above::come_online();
     }
 }

@@ -8,7 +8,8 @@ use core::mem::MaybeUninit;
 use percore::{AllCores, MAX_CORES, Pinned, pin};
 use sync::{CachePadded, SpinLock};
 
-use crate::sched::{self, attention};
+use super::Scheduler;
+use crate::above::Above;
 
 /// An object that is freed in pieces.
 pub trait Remains: Send + Sync {
@@ -28,7 +29,7 @@ static REMAINS: AllCores<SpinLock<Option<Box<dyn Remains>>>> =
 pub fn leave<T: Remains + 'static>(place: Box<MaybeUninit<T>>, remains: T) {
     let remains: Box<T> = Box::write(place, remains);
     put(&pin(), remains);
-    attention::raise(attention::REAP);
+    Above::ask_to_reap();
 }
 
 fn put(pin: &Pinned, mut remains: Box<dyn Remains>) {
@@ -49,7 +50,7 @@ pub fn free_piece() -> bool {
     let pin = pin();
     let Some(mut remains) = take(&pin) else { return false };
     // The piece may change refcounts, perhaps on an idle core.
-    sched::come_online();
+    Above::come_online();
     if remains.free_piece(&pin) {
         put(&pin, remains);
         return true;

@@ -17,7 +17,6 @@ use vm::{
     AddressSpace, ForkBacking, Layout, Locking, Mmu, Others, PageNum, PageRange, RadixSpace, TreeSpace,
 };
 
-use super::fallible;
 use super::machine_memory::MachineMemory;
 use super::owner::Owner;
 use super::owners;
@@ -25,11 +24,11 @@ use super::refcache_arc::RefcacheArc;
 use super::remains::{self, Remains};
 use super::statistics;
 use super::user::USER_END;
-use super::{epoch, file_mapping};
+use super::{Scheduler, epoch, fallible, file_mapping};
+use crate::above::Above;
 use crate::arch::{self, AdaptiveTables, PerCoreTables, SharedTable, SpaceTables};
 use crate::counters::{self, Counter};
 use crate::options;
-use crate::sched;
 
 const PAGE: u64 = 4096;
 /// Addresses below stay unmapped, so that a null pointer's fields fault.
@@ -180,7 +179,7 @@ pub fn fork_in_pieces(parent: &SpaceHandle, others: Others) -> Result<Arc<SpaceH
             &mut |backing| file_mapping::inherited_again(&mut last, backing, &child);
         let next = parent.fork_piece(&percore::pin(), &**child, at, others, fork_backing);
         from = next.map_err(|_| Errno::ENOMEM)?;
-        if from.is_some() && !sched::pause() {
+        if from.is_some() && !Above::pause() {
             return Err(Errno::EINTR);
         }
     }
@@ -223,7 +222,7 @@ impl Drop for SpaceHandle {
     /// Takes a few steps only, wherever it runs. The core comes online because refcounts change: an idle core
     /// may drop the last reference.
     fn drop(&mut self) {
-        sched::come_online();
+        Above::come_online();
         if let (Some(space), Some(place)) = (self.space.take(), self.remains.take()) {
             let (tables, nodes) = (self.tables.clone(), self.nodes.clone());
             let dead = DeadSpace { space: Some(space), tables, nodes, rest: user_pages(), next: None };

@@ -13,7 +13,7 @@ use super::STACK;
 use super::freeze::Freezer;
 use super::heap::Heap;
 use super::pages::Pages;
-use crate::fs::OpenFile;
+use crate::fs::{self, OpenFile};
 use crate::mm::fallible;
 use crate::mm::file_mapping;
 use crate::mm::refcache_arc::RefcacheArc;
@@ -60,7 +60,7 @@ pub struct Mapped {
 /// The pages that a mapping shows.
 pub struct Source {
     /// An open file, or memory that is shared without one.
-    shown: file_mapping::Source,
+    shown: fs::Source,
     /// The first page shown.
     pub first: u64,
 }
@@ -193,7 +193,7 @@ impl Memory {
 
     /// Calls `visit` with the parts of mappings, from the left, and what these show. Nothing is locked, and
     /// the caller is pinned for a bounded number of steps at a time.
-    pub fn each_part(&self, detail: Detail, mut visit: impl FnMut(&Region, Option<&file_mapping::Source>)) {
+    pub fn each_part(&self, detail: Detail, mut visit: impl FnMut(&Region, Option<&fs::Source>)) {
         let mut rest = user_pages();
         while !rest.is_empty() {
             let pin = pin();

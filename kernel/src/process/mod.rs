@@ -85,7 +85,7 @@ use signal::ProcessSignals;
 pub use stack::TICKS_PER_SECOND;
 pub use start::start_first;
 pub use stop::{News, Stop};
-pub use thread::{NAME_BYTES, Shared, Thread, exit_thread};
+pub use thread::{NAME_BYTES, exit_thread};
 pub use usage::{Total, Usage};
 pub use wait::{Found, Kind, Wanted, Who};
 

@@ -4,8 +4,8 @@ use vm::{Flags, Prot, Region};
 
 use super::memory::is_stack;
 use crate::fs::OpenFile;
+use crate::fs::Source;
 use crate::fs::node::Volume;
-use crate::mm::file_mapping::Source;
 use crate::mm::static_or_arc::StaticOrArc;
 
 /// The pages of a program.

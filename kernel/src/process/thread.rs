@@ -13,9 +13,11 @@ use super::signal::{ThreadSignals, retarget};
 use super::usage::faults;
 use super::vfork::Latch;
 use super::{Ending, FIRST, Memory, Pid, Process, Usage, robust, shutdown};
-use crate::arch::{FpuState, KernelStack, TrapFrame};
-use crate::fs::{FdTable, FsContext};
-use crate::mm::user;
+use crate::above::Above;
+use crate::arch::{self, FpuState, KernelStack, TrapFrame};
+use crate::fs::{self, FdTable, FsContext};
+use crate::mm::space::SpaceHandle;
+use crate::mm::{self, user};
 use crate::sched::{self, Start, Task, attention};
 
 /// Bytes of a thread's name, the NUL included.
@@ -34,6 +36,7 @@ pub struct Shared {
 
 /// The state of a thread.
 pub struct Thread {
+    process: Arc<Process>,
     /// Its number, or `None` for the main thread, which has the process's number.
     number: Option<Pid>,
     /// The state that it shares.
@@ -52,6 +55,52 @@ pub struct Thread {
     pub name: SpinLock<[u8; NAME_BYTES]>,
     /// The latch of the parent that sleeps while this thread runs in its memory.
     latch: Option<Arc<Latch>>,
+}
+
+impl sched::Threads for Above {
+    type Thread = Thread;
+    #[inline(always)]
+    fn handle_attention(frame: &mut TrapFrame) {
+        super::handle_attention(frame);
+    }
+    fn take_input() {
+        fs::input_arrived();
+    }
+}
+
+impl sched::Thread for Thread {
+    #[inline(always)]
+    fn space(&self) -> &Arc<SpaceHandle> {
+        &self.shared.memory.space
+    }
+    fn has_signal(&self) -> bool {
+        self.signals.deliverable(&self.process.signals)
+    }
+}
+
+impl Task {
+    /// Returns the task's process.
+    #[inline(always)]
+    pub fn process(&self) -> &Arc<Process> {
+        &self.thread.process
+    }
+
+    /// Returns the part that it shares with other threads.
+    #[inline(always)]
+    pub fn shared(&self) -> &Shared {
+        &self.thread.shared
+    }
+
+    /// Returns the task's place in the tree of names.
+    pub fn fs_context(&self) -> &FsContext {
+        &self.thread.shared.fs
+    }
+}
+
+impl mm::Watcher for Above {
+    fn is_watcher() -> bool {
+        arch::with_current(|task| task.process().pid() == FIRST).unwrap_or(true)
+    }
 }
 
 /// A thread that is about to be made.
@@ -79,6 +128,7 @@ impl NewThread {
         let stack = KernelStack::new().ok_or(Errno::ENOMEM)?;
         let tid = self.number.as_ref().unwrap_or(&process.number).get();
         let thread = Thread {
+            process: process.clone(),
             number: self.number,
             shared: self.shared,
             signals: self.signals,
@@ -91,7 +141,7 @@ impl NewThread {
         };
         let start =
             Start { frame: self.frame, fpu: self.fpu, fs_base: self.fs_base, affinity: self.affinity };
-        let task = Task::new(tid, process.clone(), thread, stack, start)?;
+        let task = Task::new(tid, thread, stack, start)?;
         if self.set_tid != 0 {
             task.attention.raise(attention::BORN);
         }

@@ -22,6 +22,7 @@
 //! | `wait`, `list` | queues of sleeping tasks |
 #![deny(unsafe_code)]
 
+mod above;
 pub mod attention;
 mod cores;
 mod idle;
@@ -37,6 +38,7 @@ mod work;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
+pub use above::{Thread, Threads};
 pub use idle::enter_idle;
 pub use list::TaskList;
 pub use pause::{is_asked, lock, pause};
@@ -48,6 +50,9 @@ pub use wait::{WaitChain, WaitQueue};
 pub use work::{give_way, on_reschedule, on_return_to_user, on_timer, reap};
 
 use switch::Departure;
+
+use crate::above::Above;
+use crate::mm;
 
 /// Returns the task that runs here.
 ///
@@ -71,5 +76,27 @@ pub fn come_online() {
     let core = cores::mine();
     if !core.online.load(Ordering::Relaxed) {
         idle::come_online(core);
+    }
+}
+
+impl mm::Scheduler for Above {
+    #[inline(always)]
+    fn come_online() {
+        come_online();
+    }
+    #[inline(always)]
+    fn is_asked() -> bool {
+        is_asked()
+    }
+    #[inline(always)]
+    fn pause() -> bool {
+        pause()
+    }
+    fn reap() {
+        reap();
+    }
+    #[inline(always)]
+    fn ask_to_reap() {
+        attention::raise(attention::REAP);
     }
 }

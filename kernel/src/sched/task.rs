@@ -1,4 +1,4 @@
-//! A thread as the scheduler sees it. `process::Thread` is the part that belongs to its process.
+//! A thread as the scheduler sees it. The part that belongs to its process has a type that the scheduler does not know.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -8,25 +8,25 @@ use percore::{CoreId, CoreSet};
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use sync::{Parking, SpinLock};
 
+use super::above::{Thread as _, Threads};
 use super::attention::{self, Attention};
 use super::list::Link;
 use super::place;
 use crate::above::Above;
 use crate::arch::{self, FpuState, KernelStack, Running, Suspended, TrapFrame};
 use crate::counters::{Counter, add};
-use crate::fs::FsContext;
 use crate::mm::fallible;
 use crate::mm::space::SpaceHandle;
-use crate::process::{Process, Shared, Thread};
 
 impl Running for Above {
     type Task = Task;
 }
 
+type Thread = <Above as Threads>::Thread;
+
 /// A thread.
 pub struct Task {
     tid: u32,
-    process: Arc<Process>,
     /// The part that only its process's code accesses.
     pub thread: Thread,
     /// Why this task must look up before it returns to user mode.
@@ -68,19 +68,12 @@ impl Task {
     ///
     /// # Errors
     /// ENOMEM.
-    pub fn new(
-        tid: u32,
-        process: Arc<Process>,
-        thread: Thread,
-        stack: KernelStack,
-        start: Start,
-    ) -> Result<Arc<Self>, Errno> {
+    pub fn new(tid: u32, thread: Thread, stack: KernelStack, start: Start) -> Result<Arc<Self>, Errno> {
         let flow = Suspended::new_user_thread(stack, start.frame);
         // Subtracted again when the task is dropped, also if there is no memory for it.
         add(&percore::pin(), Counter::Tasks, 1);
         fallible::arc(Self {
             tid,
-            process,
             thread,
             attention: Attention::new(),
             parking: Parking::new(),
@@ -100,27 +93,10 @@ impl Task {
         self.tid
     }
 
-    /// Returns the task's process.
-    #[inline(always)]
-    pub fn process(&self) -> &Arc<Process> {
-        &self.process
-    }
-
-    /// Returns the part that it shares with other threads.
-    #[inline(always)]
-    pub fn shared(&self) -> &Shared {
-        &self.thread.shared
-    }
-
     /// Returns the address space of its process.
     #[inline(always)]
     pub fn space(&self) -> &Arc<SpaceHandle> {
-        &self.thread.shared.memory.space
-    }
-
-    /// Returns the task's place in the tree of names.
-    pub fn fs_context(&self) -> &FsContext {
-        &self.thread.shared.fs
+        self.thread.space()
     }
 
     /// Returns the core on which the task runs, waits to run, or ran last.
@@ -200,7 +176,7 @@ impl Task {
     }
 
     fn signal_pending(&self) -> bool {
-        self.attention.has(attention::SIGNAL) && self.thread.signals.deliverable(&self.process.signals)
+        self.attention.has(attention::SIGNAL) && self.thread.has_signal()
     }
 }
 

@@ -2,12 +2,14 @@
 
 use alloc::sync::Arc;
 
+use super::above::Threads;
 use super::attention::{INPUT, REAP, RESCHEDULE, TIMER};
 use super::cores;
 use super::{Task, switch, timers};
+use crate::above::Above;
 use crate::arch::{TrapFrame, interrupts, with_current};
 use crate::counters::{Counter, bump};
-use crate::{fs, mm, process};
+use crate::mm;
 
 /// Handles the interrupt of this core's timer. Interrupts are off.
 pub fn on_timer() {
@@ -42,7 +44,7 @@ fn serve(frame: &mut TrapFrame) {
     }
     let reasons = with_current(|task| task.attention.any());
     if reasons == Some(true) {
-        process::handle_attention(frame);
+        Above::handle_attention(frame);
     }
 }
 
@@ -52,7 +54,7 @@ pub fn serve_core() -> bool {
     let core = cores::mine();
     let reasons = core.attention.take();
     if reasons & INPUT != 0 {
-        fs::input_arrived();
+        Above::take_input();
     }
     let ticked = reasons & TIMER != 0 && ring();
     let asked = reasons & RESCHEDULE != 0;

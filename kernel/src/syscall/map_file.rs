@@ -11,9 +11,10 @@ use vm::{Access, Mapping, PAGE_SIZE};
 use super::mmap::{Request, map};
 use super::{Call, Outcome};
 use crate::fs::OpenFile;
+use crate::fs::Source;
 use crate::fs::page_cache::PageCache;
 use crate::mm::fallible;
-use crate::mm::file_mapping::{Held, Source};
+use crate::mm::file_mapping::Held;
 use crate::mm::static_or_arc::StaticOrArc;
 
 /// /dev/zero. Mapping it is another way to get anonymous memory.

@@ -71,11 +71,6 @@ const KERNEL: Unit = Unit {
         },
     ],
     exceptions: &[
-        known("mm", "sched", CYCLE),
-        known("mm", "fs", CYCLE),
-        known("mm", "process", CYCLE),
-        known("sched", "fs", CYCLE),
-        known("sched", "process", CYCLE),
         known("fs", "process", CYCLE),
         known("fs", "procfs", CYCLE),
     ],

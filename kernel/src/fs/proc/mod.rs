@@ -131,7 +131,7 @@ fn meminfo(text: &mut Text) -> fmt::Result {
     let stats = mm::frames::stats();
     let kib = |frames: u64| frames * 4;
     // Frames that would be reclaimed before any page of a program.
-    let available = stats.free + mm::epoch::clean_frames() + arch::KernelStack::unused_frames();
+    let available = stats.free + mm::shrinkers::count() + arch::KernelStack::unused_frames();
     let (limit, pages) = (mm::compressed::limit(), mm::compressed::pages());
     let lines = [
         ("MemTotal:", stats.total),

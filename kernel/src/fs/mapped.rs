@@ -1,0 +1,78 @@
+//! What a mapping of a file shows.
+
+use alloc::sync::Arc;
+
+use abi::Errno;
+use percore::Pinned;
+use vm::FrameNum;
+
+use super::open_file::OpenFile;
+use super::page_cache::PageCache;
+use crate::above::Above;
+use crate::mm::file_mapping::FileMapping;
+use crate::mm::mappings::Mappings;
+use crate::mm::static_or_arc::StaticOrArc;
+use crate::mm::{self, Files};
+
+impl Files for Above {
+    type Source = Source;
+}
+
+/// The file or memory that a record and its copies show. An open file keeps its pages, so they are not
+/// counted too.
+#[derive(Clone)]
+pub enum Source {
+    /// A file that the program opened.
+    File(StaticOrArc<OpenFile>),
+    /// Memory that is shared without a file.
+    Memory(Arc<PageCache>),
+}
+
+impl Source {
+    /// Returns the source for an open file.
+    ///
+    /// # Errors
+    /// ENODEV if the file has no pages.
+    pub fn of(file: &StaticOrArc<OpenFile>) -> Result<Self, Errno> {
+        file.pages().map(|_| Self::File(file.clone())).ok_or(Errno::ENODEV)
+    }
+
+    /// Returns the pages that it shows.
+    ///
+    /// # Panics
+    /// Never: `of` has checked that a file has pages.
+    #[inline]
+    pub fn pages(&self) -> &Arc<PageCache> {
+        match self {
+            Self::File(file) => file.pages().expect("seen when the source was made"),
+            Self::Memory(pages) => pages,
+        }
+    }
+
+    /// Returns the open file, if the source is one.
+    pub fn opened(&self) -> Option<&StaticOrArc<OpenFile>> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Memory(_) => None,
+        }
+    }
+}
+
+impl mm::Source for Source {
+    #[inline]
+    fn mappings(&self) -> &Mappings {
+        self.pages().mappings()
+    }
+    #[inline]
+    fn frame(&self, pin: &Pinned, page: u64) -> Result<FrameNum, Errno> {
+        self.pages().frame(pin, page)
+    }
+}
+
+impl FileMapping {
+    /// Returns the file's pages.
+    #[inline]
+    pub fn file(&self) -> &Arc<PageCache> {
+        self.source().pages()
+    }
+}

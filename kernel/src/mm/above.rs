@@ -1,0 +1,44 @@
+//! What memory needs of the rooms above: see `above.rs` beside this folder.
+
+use abi::Errno;
+use percore::Pinned;
+use vm::FrameNum;
+
+use super::mappings::Mappings;
+
+/// The scheduler, for work that takes long.
+pub trait Scheduler {
+    /// Lets this core change reference counts, though it may idle.
+    fn come_online();
+    /// Returns whether this core was asked to look up, so that `pause` is due.
+    fn is_asked() -> bool;
+    /// Lets other tasks run if that is due, and returns whether to go on. The caller holds no lock.
+    fn pause() -> bool;
+    /// Frees tasks that have exited on this core.
+    fn reap();
+    /// Makes this core free what its tasks have left, before it returns to user mode or sleeps.
+    fn ask_to_reap();
+}
+
+/// Processes, for fault injection.
+pub trait Watcher {
+    /// Returns whether this core runs the process that watches the others, or none.
+    fn is_watcher() -> bool;
+}
+
+/// Files, for their mappings.
+pub trait Files {
+    /// What a mapping shows: a file, or memory that is shared without one.
+    type Source: Source;
+}
+
+/// What a mapping shows.
+pub trait Source: Clone + Send + Sync + 'static {
+    /// Returns the mappings that show it.
+    fn mappings(&self) -> &Mappings;
+    /// Returns the frame of `page`, made if there is none, with a reference for the caller.
+    ///
+    /// # Errors
+    /// ENXIO beyond the end, ENOMEM, ENOSPC.
+    fn frame(&self, pin: &Pinned, page: u64) -> Result<FrameNum, Errno>;
+}
