@@ -22,6 +22,11 @@ pub fn after_mut(bytes: &mut [u8], count: usize) -> &mut [u8] {
     bytes.get_mut(count..).unwrap_or_default()
 }
 
+/// Returns the bytes from offset `at` on.
+pub fn tail(bytes: &[u8], at: u64) -> &[u8] {
+    usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default()
+}
+
 /// Copies as much of `from` as `into` has room for, and returns the number of bytes.
 pub fn copy_prefix(into: &mut [u8], from: &[u8]) -> usize {
     let len = into.len().min(from.len());

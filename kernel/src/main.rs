@@ -20,6 +20,7 @@ mod mm;
 mod options;
 mod panic;
 mod process;
+mod procfs;
 mod sched;
 mod syscall;
 mod trap;
@@ -52,7 +53,7 @@ fn kernel_main(start_info: u64) -> ! {
         mm::compressed::init(arch::cores()); // needs: heap, the number of cores
     }
     // needs: heap, the clock
-    if let Err(bad) = fs::init(arch::image_bytes(boot.image())) {
+    if let Err(bad) = fs::init(arch::image_bytes(boot.image()), procfs::populate) {
         refuse(bad);
     }
     mm::shrinkers::register(&[&fs::clean::CleanPages]); // needs: files

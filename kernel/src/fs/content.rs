@@ -1,12 +1,12 @@
 //! The contents of a file: bytes, a device, one end of a pipe.
 
 use alloc::sync::Arc;
+use core::any::Any;
 
 use abi::Errno;
 use abi::file::{POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFREG};
 
 use super::page_cache::PageCache;
-use crate::process::Process;
 
 /// Readable and writable without waiting.
 pub const ALWAYS_READY: i16 = POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
@@ -86,8 +86,8 @@ pub trait Content: Send + Sync {
         self.len().saturating_sub(at)
     }
 
-    /// Returns the process that a pidfd stands for.
-    fn process(&self) -> Option<&Arc<Process>> {
+    /// Returns what a descriptor stands for that is no file, such as a process.
+    fn stands_for(&self) -> Option<&dyn Any> {
         None
     }
 

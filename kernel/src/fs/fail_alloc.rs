@@ -8,8 +8,7 @@ use abi::Errno;
 use abi::file::S_IFCHR;
 
 use super::content::{Content, WriteAt};
-use super::image::tail;
-use crate::bytes::copy_prefix;
+use crate::bytes::{copy_prefix, tail};
 use crate::mm::fallible::Text;
 use crate::mm::fault_injection;
 

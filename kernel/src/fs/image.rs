@@ -13,7 +13,7 @@ use super::memory_file::MemoryFile;
 use super::node::{Node, Volume};
 use super::page_cache::PageCache;
 use super::tree;
-use crate::bytes::copy_prefix;
+use crate::bytes::{copy_prefix, tail};
 use crate::mm::fallible;
 use crate::mm::static_or_arc::StaticOrArc;
 
@@ -83,11 +83,6 @@ impl Content for ImageFile {
     fn pages(&self) -> Option<&Arc<PageCache>> {
         Some(&self.pages)
     }
-}
-
-/// Returns the bytes from offset `at` on.
-pub fn tail(bytes: &[u8], at: u64) -> &[u8] {
-    usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default()
 }
 
 /// Returns the contents of the entry at `path`.

@@ -15,7 +15,8 @@
 //! | `directory`, `tree`, `path` | the names in a directory, changes to the tree, walking a path |
 //! | `open_file`, `fd_table` | an open file, a process's descriptors |
 //! | `fs_context` | the root, directory and umask of a process |
-//! | `buffers`, `transfer` | the program's buffers, and reading and writing with them |
+//! | `buffers` | the program's buffers |
+//! | `folder`, `dev` | directories whose names are generated, `/dev` |
 //! | `pipe`, `console`, `readiness` | pipes, the serial ports, `poll` |
 //! | `fail_alloc` | a device that makes allocations fail |
 //!
@@ -28,11 +29,13 @@ pub mod buffers;
 pub mod clean;
 mod console;
 pub mod content;
+mod dev;
 mod device;
 mod directory;
 mod executable;
 mod fail_alloc;
 mod fd_table;
+pub mod folder;
 mod fs_context;
 mod image;
 mod mapped;
@@ -42,9 +45,7 @@ mod open_file;
 pub mod page_cache;
 pub mod path;
 pub mod pipe;
-mod proc;
 pub mod readiness;
-pub mod transfer;
 pub mod tree;
 
 use abi::Errno;
@@ -70,11 +71,15 @@ struct Files {
 
 static FILES: SetOnce<Files> = SetOnce::new();
 
-/// Builds the tree from the boot image. The heap and the clock must work.
-pub fn init(archive: &'static [u8]) -> Result<(), BadImage> {
+/// Builds the tree from the boot image. `populate` adds the directories of the rooms above to the root. The heap and the clock must work.
+pub fn init(
+    archive: &'static [u8],
+    populate: impl FnOnce(&StaticOrArc<Node>) -> Result<(), BadImage>,
+) -> Result<(), BadImage> {
     let root = Node::directory(Volume::Image, 0o755)?.into_static()?;
     root.set_parent(root.downgrade());
-    proc::populate(&root)?;
+    dev::populate(&root)?;
+    populate(&root)?;
     tree::attach(&root, b"tmp", &Node::directory(Volume::Memory, 0o1777)?.into_static()?)?;
     budget::set_limit(crate::mm::frames::stats().total / 2);
     image::unpack(archive, &root)?;

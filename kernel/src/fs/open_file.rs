@@ -13,12 +13,11 @@ use abi::file::{
 use sync::SpinLock;
 
 use super::content::Content;
-use super::image::tail;
+use super::folder;
 use super::node::{Body, Node};
 use super::page_cache::PageCache;
 use super::path::{self, Found};
-use super::proc;
-use crate::bytes::copy_prefix;
+use crate::bytes::{copy_prefix, tail};
 use crate::mm::fallible::{self, Text};
 use crate::mm::static_or_arc::StaticOrArc;
 
@@ -61,7 +60,7 @@ impl OpenFile {
         flags: u32,
     ) -> Result<StaticOrArc<Self>, Errno> {
         let node = match node.body() {
-            Body::Generated(make) if flags & O_PATH == 0 => proc::opened(&node, &**make)?,
+            Body::Generated(make) if flags & O_PATH == 0 => folder::opened(&node, &**make)?,
             _ => node,
         };
         let flags = AtomicU32::new(flags & !OPENING);

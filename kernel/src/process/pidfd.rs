@@ -1,6 +1,7 @@
 //! Descriptors that stand for a process: readable when it has ended.
 
 use alloc::sync::Arc;
+use core::any::Any;
 
 use abi::Errno;
 use abi::file::{O_RDWR, POLLIN, POLLRDNORM};
@@ -26,7 +27,8 @@ pub fn open(process: Arc<Process>, flags: u32) -> Result<StaticOrArc<OpenFile>, 
 /// # Errors
 /// EBADF if it stands for none.
 pub fn process(file: &OpenFile) -> Result<&Arc<Process>, Errno> {
-    file.node().content().and_then(Content::process).ok_or(Errno::EBADF)
+    let object = file.node().content().and_then(Content::stands_for);
+    object.and_then(<dyn Any>::downcast_ref).ok_or(Errno::EBADF)
 }
 
 impl Content for PidFd {
@@ -50,7 +52,7 @@ impl Content for PidFd {
         if self.0.has_ended() { POLLIN | POLLRDNORM } else { 0 }
     }
 
-    fn process(&self) -> Option<&Arc<Process>> {
+    fn stands_for(&self) -> Option<&dyn Any> {
         Some(&self.0)
     }
 }

@@ -4,10 +4,10 @@ use abi::Errno;
 use abi::file::S_IFREG;
 
 use super::io::raise_sigpipe;
+use super::transfer;
 use super::{Call, Outcome};
 use crate::fs::OpenFile;
 use crate::fs::content::WriteAt;
-use crate::fs::transfer;
 use crate::mm::static_or_arc::StaticOrArc;
 use crate::mm::user;
 

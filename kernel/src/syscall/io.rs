@@ -3,10 +3,10 @@
 use abi::Errno;
 use abi::signal::SIGPIPE;
 
+use super::transfer::{self, Offset};
 use super::{Call, Outcome};
 use crate::fs::OpenFile;
 use crate::fs::buffers::Buffers;
-use crate::fs::transfer::{self, Offset};
 use crate::process::signal::{self, Origin};
 use crate::sched;
 

@@ -39,6 +39,7 @@ mod scheduling;
 mod signals;
 mod stat;
 mod threads;
+mod transfer;
 mod usage;
 mod wait;
 

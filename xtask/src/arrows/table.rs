@@ -61,7 +61,7 @@ const KERNEL: Unit = Unit {
             paths: &["process"],
             what: "processes, threads, signals, futexes, faults of programs, reclaim",
         },
-        Room { name: "procfs", paths: &["fs/proc"], what: "the folder /proc" },
+        Room { name: "procfs", paths: &["procfs"], what: "/proc and /sys" },
         Room { name: "syscall", paths: &["syscall"], what: "Linux calls, one function each" },
         Room { name: "trap", paths: &["trap.rs"], what: "which room handles which trap" },
         Room {
@@ -70,14 +70,5 @@ const KERNEL: Unit = Unit {
             what: "the boot, and the kernel's own failure",
         },
     ],
-    exceptions: &[
-        known("fs", "process", CYCLE),
-        known("fs", "procfs", CYCLE),
-    ],
+    exceptions: &[],
 };
-
-const CYCLE: &str = "they were written together.";
-
-const fn known(from: &'static str, to: &'static str, why: &'static str) -> Exception {
-    Exception { from, to, why }
-}

@@ -9,9 +9,9 @@ use vm::{BackingNum, Copies, FrameNum, PageRange};
 
 use super::{Kind, PAGE, PageCache};
 use crate::bytes::prefix;
+use crate::bytes::tail;
 use crate::counters::{self, Counter};
 use crate::fs::budget;
-use crate::fs::image::tail;
 use crate::mm::fallible;
 use crate::mm::page_tree::PageTree;
 use crate::mm::remains::{self, Remains};

@@ -6,12 +6,11 @@ use abi::Errno;
 use abi::file::{POLLERR, POLLIN, POLLOUT};
 use vm::{Access, VirtAddr};
 
-use super::buffers::Buffers;
-use super::content::{Content, WriteAt};
-use super::image::tail;
-use super::open_file::OpenFile;
-use super::page_cache::PAGE;
-use crate::bytes::{prefix, prefix_mut};
+use crate::bytes::{prefix, prefix_mut, tail};
+use crate::fs::OpenFile;
+use crate::fs::buffers::Buffers;
+use crate::fs::content::{Content, WriteAt};
+use crate::fs::page_cache::PAGE;
 use crate::mm::fallible;
 use crate::process::{fault, retry, retry_on_enomem, under_lock};
 use crate::sched;

@@ -1,48 +1,42 @@
-//! `/dev`, `/proc` and `/sys`, as far as programs and C libraries need them.
+//! `/proc` and `/sys`, as far as programs and C libraries need them.
+#![deny(unsafe_code, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod descriptors;
 mod digits;
-mod folder;
 mod listing;
 mod maps;
 mod process;
 mod texts;
 
-use alloc::boxed::Box;
 use core::fmt::{self, Write};
 
 use abi::Errno;
 use percore::CoreId;
 
-use super::content::Content;
-use super::device::Device;
-use super::fail_alloc::FailAlloc;
-use super::image::BadImage;
-use super::node::{Body, Node, Volume};
-use super::tree;
 use crate::counters::Counter;
+use crate::fs::node::{Node, Volume};
+use crate::fs::{BadImage, folder, tree};
 use crate::mm::fallible::Text;
 use crate::mm::static_or_arc::StaticOrArc;
 use crate::mm::statistics;
 use crate::process::pid;
-use crate::{arch, mm, options, sched};
-
-pub use folder::Folder;
+use crate::{arch, mm, sched};
 
 use process::Processes;
 
 /// Adds everything below `root`.
 pub fn populate(root: &StaticOrArc<Node>) -> Result<(), BadImage> {
-    devices(&directory(root, b"dev")?)?;
     let fixed = Node::directory(Volume::System, 0o555)?.into_static()?;
     fixed.set_parent(root.downgrade());
     for (name, write) in MACHINE {
         generated(&fixed, name, *write)?;
     }
-    generated(&directory(&fixed, b"radixvm")?, b"counters", counter_lines)?;
-    let settings = directory(&fixed, b"sys")?;
-    generated(&directory(&settings, b"vm")?, b"overcommit_memory", |text| text.write_str("1\n"))?;
-    generated(&directory(&settings, b"kernel")?, b"pid_max", |text| writeln!(text, "{}", pid::LIMIT))?;
+    generated(&folder::directory(&fixed, b"radixvm")?, b"counters", counter_lines)?;
+    let settings = folder::directory(&fixed, b"sys")?;
+    generated(&folder::directory(&settings, b"vm")?, b"overcommit_memory", |text| text.write_str("1\n"))?;
+    generated(&folder::directory(&settings, b"kernel")?, b"pid_max", |text| {
+        writeln!(text, "{}", pid::LIMIT)
+    })?;
     tree::freeze(&fixed)?;
     tree::attach(root, b"proc", &folder::node(Processes { fixed })?.into_static()?)?;
     let cpus = below(root, &[b"sys", b"devices", b"system", b"cpu"])?;
@@ -51,9 +45,6 @@ pub fn populate(root: &StaticOrArc<Node>) -> Result<(), BadImage> {
     }
     Ok(())
 }
-
-/// Generates the contents of a file when it is opened.
-pub type Maker = dyn Fn() -> Result<Box<dyn Content>, Errno> + Send + Sync;
 
 /// Writes a text.
 type Fixed = fn(&mut Text) -> fmt::Result;
@@ -65,48 +56,12 @@ const MACHINE: &[(&[u8], Fixed)] = &[
     (b"uptime", |text| writeln!(text, "{} 0", arch::now_ns() / 1_000_000_000)),
 ];
 
-fn devices(dev: &StaticOrArc<Node>) -> Result<(), Errno> {
-    let files: [(&[u8], Device); 5] = [
-        (b"null", Device::Null),
-        (b"zero", Device::Zero),
-        (b"full", Device::Full),
-        (b"random", Device::Random),
-        (b"urandom", Device::Random),
-    ];
-    for (name, device) in files {
-        tree::attach(dev, name, &Node::file(Volume::System, 0o666, device)?)?;
-    }
-    if options::get().fail_alloc {
-        tree::attach(dev, b"fail-alloc", &Node::file(Volume::System, 0o600, FailAlloc)?)?;
-    }
-    let links: [(&[u8], &[u8]); 4] = [
-        (b"fd", b"/proc/self/fd"),
-        (b"stdin", b"/proc/self/fd/0"),
-        (b"stdout", b"/proc/self/fd/1"),
-        (b"stderr", b"/proc/self/fd/2"),
-    ];
-    links
-        .into_iter()
-        .try_for_each(|(name, target)| tree::attach(dev, name, &Node::link(Volume::System, target)?))
-}
-
-fn directory(parent: &StaticOrArc<Node>, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
-    let made = Node::directory(Volume::System, 0o755)?.into_static()?;
-    tree::attach(parent, name, &made)?;
-    Ok(made)
-}
-
 fn below(parent: &StaticOrArc<Node>, names: &[&[u8]]) -> Result<StaticOrArc<Node>, Errno> {
-    names.iter().try_fold(parent.clone(), |at, name| directory(&at, name))
+    names.iter().try_fold(parent.clone(), |at, name| folder::directory(&at, name))
 }
 
 fn generated(parent: &StaticOrArc<Node>, name: &[u8], write: Fixed) -> Result<(), Errno> {
     tree::attach(parent, name, &folder::text(write)?)
-}
-
-/// Opens `node`, whose contents `make` generates.
-pub fn opened(node: &Node, make: &Maker) -> Result<StaticOrArc<Node>, Errno> {
-    Node::new(Volume::System, node.permissions(), Body::File(make()?))
 }
 
 /// Writes loads of zero, because the load is not measured.

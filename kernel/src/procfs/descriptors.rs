@@ -5,8 +5,8 @@ use alloc::sync::{Arc, Weak};
 use abi::Errno;
 use abi::file::S_IFLNK;
 
-use super::folder::{self, DOTS, Folder, Show, list_numbers};
 use crate::fs::FdTable;
+use crate::fs::folder::{self, DOTS, Folder, Show, list_numbers};
 use crate::fs::node::{Body, Node, Volume};
 use crate::mm::static_or_arc::StaticOrArc;
 use crate::process::Process;

@@ -9,10 +9,10 @@ use abi::file::{S_IFDIR, S_IFLNK, S_IFREG};
 use vm::Detail;
 
 use super::descriptors::Descriptors;
-use super::folder::{self, DOTS, Folder, Show, list_names, list_numbers};
 use super::listing::{Listing, Paragraph};
 use super::maps::{self, PageMap};
 use super::texts;
+use crate::fs::folder::{self, DOTS, Folder, Show, list_names, list_numbers};
 use crate::fs::node::{Node, Volume};
 use crate::fs::path;
 use crate::mm::fallible::{Text, boxed};

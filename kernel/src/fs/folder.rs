@@ -5,10 +5,11 @@ use core::fmt::{self, Write};
 
 use abi::Errno;
 
+use super::content::Content;
+use super::node::{Body, Listed, Node, Volume};
+use super::open_file::Snapshot;
+use super::tree;
 use crate::bytes::prefix;
-use crate::fs::content::Content;
-use crate::fs::node::{Body, Listed, Node, Volume};
-use crate::fs::open_file::Snapshot;
 use crate::mm::fallible::{Text, boxed};
 use crate::mm::static_or_arc::StaticOrArc;
 
@@ -30,6 +31,9 @@ pub trait Folder: Send + Sync {
     fn parent(&self) -> Option<StaticOrArc<Node>>;
 }
 
+/// Generates the contents of a file when it is opened.
+pub type Maker = dyn Fn() -> Result<Box<dyn Content>, Errno> + Send + Sync;
+
 /// Positions up to this one belong to `.` and `..`.
 pub const DOTS: u64 = 2;
 
@@ -37,6 +41,16 @@ pub const DOTS: u64 = 2;
 pub fn node(folder: impl Folder + 'static) -> Result<StaticOrArc<Node>, Errno> {
     let folder = boxed(folder)?;
     Node::new(Volume::System, 0o555, Body::Folder(folder))
+}
+
+/// Creates the directory `name` in `parent`, which is never removed.
+///
+/// # Errors
+/// ENOMEM.
+pub fn directory(parent: &StaticOrArc<Node>, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
+    let made = Node::directory(Volume::System, 0o755)?.into_static()?;
+    tree::attach(parent, name, &made)?;
+    Ok(made)
 }
 
 /// Creates a file whose text `write` generates when it is opened.
@@ -55,6 +69,11 @@ pub fn generated(
     make: impl Fn() -> Result<Box<dyn Content>, Errno> + Send + Sync + 'static,
 ) -> Result<StaticOrArc<Node>, Errno> {
     Node::new(Volume::System, 0o444, Body::Generated(boxed(make)?))
+}
+
+/// Opens `node`, whose contents `make` generates.
+pub fn opened(node: &Node, make: &Maker) -> Result<StaticOrArc<Node>, Errno> {
+    Node::new(Volume::System, node.permissions(), Body::File(make()?))
 }
 
 /// Shows `names`, each with its `S_IF*`, at the positions after `..`. Returns false if the listing is to

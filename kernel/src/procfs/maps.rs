@@ -14,8 +14,8 @@ use vm::{Detail, Flags, PAGE_SIZE, PageNum, PageRange, Prot, Resident};
 
 use super::digits::Line;
 use crate::bytes::after_mut;
+use crate::fs::OpenFile;
 use crate::fs::content::{Content, WriteAt};
-use crate::fs::open_file::OpenFile;
 use crate::mm::fallible::Text;
 use crate::mm::space::user_pages;
 use crate::mm::static_or_arc::StaticOrArc;
