@@ -91,8 +91,8 @@ pub fn exit(how: Ended) {
     };
 }
 
-/// Reports every counter, and the leaks of the program. `each` is called with a function that takes a counter's name and
-/// its count by core.
+/// Reports every counter, and the leaks of the program. `each` is called with a function that takes a
+/// counter's name and its count by core.
 pub fn stats(
     each: impl FnOnce(&mut dyn FnMut(&'static str, &dyn Fn(CoreId) -> u64)),
     leaked_frames: u64,
@@ -114,8 +114,8 @@ pub fn owners(each: impl FnOnce(&mut dyn FnMut((u64, u64), &dyn Display))) {
     line.end(']');
 }
 
-/// Reports that a thread crashed. `read` copies a part of its stack, and returns whether it could. It must not wait for
-/// another core: the port is locked.
+/// Reports that a thread crashed. `read` copies a part of its stack, and returns whether it could. It must
+/// not wait for another core: the port is locked.
 pub fn crash(crash: &Crash<'_>, read: impl Fn(&mut [u8], u64) -> bool) {
     let (frame, stack) = (crash.frame, crash.frame.rsp);
     let mut line = Line::new("crash");

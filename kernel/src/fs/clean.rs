@@ -42,7 +42,8 @@ impl Shrinker for CleanPages {
         (sum(Counter::CleanPages) - WORKING_SET).max(0) as u64
     }
 
-    /// Drops pages, mapped or not, from where the last round ended. Drops none if another core is dropping pages.
+    /// Drops pages, mapped or not, from where the last round ended. Drops none if another core is dropping
+    /// pages.
     fn shrink(&self) -> u64 {
         FILES.try_lock().map_or(0, |mut files| files.drop_some())
     }

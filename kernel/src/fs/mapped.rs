@@ -1,4 +1,4 @@
-//! What a mapping of a file shows.
+//! The source of a mapping: the file or memory that it shows.
 
 use alloc::sync::Arc;
 

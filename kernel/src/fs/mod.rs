@@ -10,7 +10,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `node`, `content` | a file, directory or link, and the contents of a file |
-//! | `mapped` | what a mapping of a file shows |
+//! | `mapped` | the source of a mapping |
 //! | `page_cache`, `budget`, `clean` | the pages of a file, the limit of all, dropping those that can be made again |
 //! | `directory`, `tree`, `path` | the names in a directory, changes to the tree, walking a path |
 //! | `open_file`, `fd_table` | an open file, a process's descriptors |
@@ -71,7 +71,8 @@ struct Files {
 
 static FILES: SetOnce<Files> = SetOnce::new();
 
-/// Builds the tree from the boot image. `populate` adds the directories of the rooms above to the root. The heap and the clock must work.
+/// Builds the tree from the boot image. `populate` adds the directories of the rooms above to the root. The
+/// heap and the clock must work.
 pub fn init(
     archive: &'static [u8],
     populate: impl FnOnce(&StaticOrArc<Node>) -> Result<(), BadImage>,

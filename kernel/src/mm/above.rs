@@ -1,4 +1,4 @@
-//! What memory needs of the rooms above: see `above.rs` beside this folder.
+//! The traits by which memory reaches the rooms above: see `above.rs` in the kernel's folder.
 
 use abi::Errno;
 use percore::Pinned;
@@ -28,11 +28,11 @@ pub trait Watcher {
 
 /// Files, for their mappings.
 pub trait Files {
-    /// What a mapping shows: a file, or memory that is shared without one.
+    /// The source of a mapping: a file, or memory that is shared without one.
     type Source: Source;
 }
 
-/// What a mapping shows.
+/// The file or memory that a mapping shows.
 pub trait Source: Clone + Send + Sync + 'static {
     /// Returns the mappings that show it.
     fn mappings(&self) -> &Mappings;

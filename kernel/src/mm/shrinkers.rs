@@ -9,7 +9,8 @@ use crate::counters::{self, Counter};
 pub trait Shrinker: Sync {
     /// Returns the number of frames that `shrink` would free in the end.
     fn count(&self) -> u64;
-    /// Frees some of them, and returns how many. They become free some epochs later. The caller holds no lock.
+    /// Frees some of them, and returns how many. They become free some epochs later. The caller holds no
+    /// lock.
     fn shrink(&self) -> u64;
 }
 

@@ -1,4 +1,4 @@
-//! What the scheduler needs of the rooms above: see `above.rs` beside this folder.
+//! The traits by which the scheduler reaches the rooms above: see `above.rs` in the kernel's folder.
 
 use alloc::sync::Arc;
 

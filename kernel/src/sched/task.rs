@@ -1,4 +1,5 @@
-//! A thread as the scheduler sees it. The part that belongs to its process has a type that the scheduler does not know.
+//! A thread as the scheduler sees it. The part that belongs to its process has a type that the scheduler does
+//! not know.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the machine needs of the rooms above: see `above.rs`.
+//! The traits by which the machine reaches the rooms above: see `above.rs` in the kernel's folder.
 
 use percore::Pinned;
 use vm::{Access, VirtAddr};
@@ -14,8 +14,8 @@ pub trait Boot {
     fn run_core() -> !;
 }
 
-/// What happens on traps. Handlers of syscalls, faults and exceptions run with interrupts on, the others with interrupts
-/// off.
+/// The handlers of traps. Those of system calls, faults and exceptions run with interrupts on, the others
+/// with interrupts off.
 pub trait Handlers {
     /// Handles a system call.
     fn syscall(frame: &mut TrapFrame);
@@ -23,8 +23,8 @@ pub trait Handlers {
     fn page_fault(frame: &mut TrapFrame, address: VirtAddr, access: Access);
     /// Handles any other exception in user mode.
     fn exception(frame: &mut TrapFrame, vector: u8);
-    /// Handles a page fault in a copy to or from user memory. Returns whether to try the access again. Interrupts are as
-    /// they were in the copy.
+    /// Handles a page fault in a copy to or from user memory. Returns whether to try the access again.
+    /// Interrupts are as they were in the copy.
     fn copy_fault(address: VirtAddr, access: Access) -> bool;
     /// Runs the first code of a new thread, after the switch to it.
     fn first_return();
@@ -38,7 +38,7 @@ pub trait Handlers {
     fn control_input();
 }
 
-/// What a core runs.
+/// The flows of control that cores run.
 pub trait Running {
     /// A thread. Each core keeps the one that it runs.
     type Task: Send + Sync + 'static;
