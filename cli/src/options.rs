@@ -41,8 +41,14 @@ impl Guests {
     }
 }
 
-/// Bytes from `512M`, `2G`, or a plain number of MiB as QEMU has it.
+/// Bytes of memory from `512M`, `2G`, or a plain number of MiB as QEMU has it.
 pub fn size(text: &str) -> Result<u64, String> {
+    let bytes = amount(text)?;
+    if bytes >= 16 << 20 { Ok(bytes) } else { Err(help("give at least 16M and at most 1024G")) }
+}
+
+/// Bytes from the same, however few.
+pub fn amount(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().map_err(|_| help("give a size such as 512M or 2G"))?;
     let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
@@ -51,8 +57,7 @@ pub fn size(text: &str) -> Result<u64, String> {
         "G" | "GB" | "GIB" => 30,
         _ => return Err(help("units are K, M and G")),
     };
-    let bytes = number.checked_mul(1 << shift).filter(|bytes| *bytes <= 1 << 40);
-    bytes.filter(|bytes| *bytes >= 16 << 20).ok_or_else(|| help("give at least 16M and at most 1024G"))
+    number.checked_mul(1 << shift).filter(|bytes| *bytes <= 1 << 40).ok_or_else(|| help("give at most 1024G"))
 }
 
 /// Returns a parser of one of the kernel's choices, with each word and its explanation in the help.
@@ -108,6 +113,7 @@ mod tests {
         assert_eq!(size("2g"), Ok(2 << 30));
         assert_eq!(size("64"), Ok(64 << 20));
         assert_eq!(size("65536k"), Ok(64 << 20));
+        assert_eq!((amount("1K"), amount("0")), (Ok(1024), Ok(0)));
         for bad in ["", "M", "1T", "1M", "99999999999G", "-1", "5000G"] {
             assert!(size(bad).is_err(), "{bad}");
         }

@@ -97,6 +97,16 @@ pub fn small_pages(address: usize, length: usize) -> io::Result<()> {
     result.or_else(|error| if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) })
 }
 
+/// Maps shared memory a second time, anywhere, by `mremap` with an old size of 0.
+///
+/// # Safety
+/// As for [`map_file_at`].
+pub unsafe fn map_again(address: usize, length: usize) -> io::Result<usize> {
+    // SAFETY: the old mapping stays, and the caller answers for what both show.
+    let result = unsafe { libc::mremap(address as *mut _, 0, length, libc::MREMAP_MAYMOVE) };
+    if result == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
+}
+
 /// Moves a range to exactly `to`, by `mremap`.
 ///
 /// # Safety

@@ -134,12 +134,12 @@ fn neighbours_map_and_touch_every_round() {
 
 #[test]
 fn pageshare_faults_in_every_round() {
-    for (threads, keep) in [(1, ""), (3, ""), (3, "--keep")] {
-        let line = format!("--threads {threads} --iterations 50 {keep} --json");
+    for (threads, kind) in [(1, ""), (3, ""), (3, "--keep"), (3, "--again")] {
+        let line = format!("--threads {threads} --iterations 50 {kind} --json");
         let report = json(env!("CARGO_BIN_EXE_pageshare"), &line);
         assert_eq!(
-            (&report["rounds"], &report["keep"]),
-            (&(threads * 50).into(), &(!keep.is_empty()).into())
+            (&report["rounds"], &report["keep"], &report["again"]),
+            (&(threads * 50).into(), &(kind == "--keep").into(), &(kind == "--again").into())
         );
         assert!(report["minor_faults"].as_u64().unwrap() >= threads * 50, "{report}");
     }

@@ -81,6 +81,7 @@ fn every_figure_is_drawn_and_a_stopped_command_goes_on() {
     }
     local_is_free(&results);
     tables_are_filled(&results);
+    draws_again(&folder);
     let page = fs::read_to_string(folder.join("index.html")).unwrap();
     assert!(FIGURES.iter().all(|id| page.contains(&format!("id=\"{id}\""))));
     goes_on(&folder, &results);
@@ -102,6 +103,21 @@ fn tables_are_filled(results: &Value) {
     assert!(list(table("table2"), "rows").iter().all(|row| above_zero(&row["metadata_bytes"])));
 }
 
+/// The compact file gives the page and the pictures without a guest.
+fn draws_again(folder: &Path) {
+    let again = scratch("figures-again");
+    let output = bench("60")
+        .args(["figures", "--draw"])
+        .arg(folder.join("counts.json"))
+        .arg("--report")
+        .arg(&again)
+        .output();
+    assert!(output.as_ref().is_ok_and(|output| output.status.success()), "{output:?}");
+    for name in ["counts.json", "index.html", "fig5-local.svg"] {
+        assert!(fs::read(folder.join(name)).unwrap() == fs::read(again.join(name)).unwrap(), "{name}");
+    }
+}
+
 /// Removes one result, as if the command had been stopped before that run, and checks that only that run is
 /// repeated.
 fn goes_on(folder: &Path, before: &Value) {
@@ -114,7 +130,7 @@ fn goes_on(folder: &Path, before: &Value) {
     let after = figures(folder, &[]);
     assert_eq!((after["measured"].as_u64(), after["kept"].as_u64()), (Some(1), Some(all - 1)));
     let mut compare = bench("60");
-    let output = compare.args(["figures", "--compare"]).args([first, folder.join("figures.json")]).output();
+    let output = compare.args(["figures", "--compare"]).args([first, folder.join("counts.json")]).output();
     let output = output.unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("counts agree within 5 %"), "{text}");

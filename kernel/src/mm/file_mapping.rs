@@ -108,6 +108,11 @@ impl FileMapping {
         &self.source
     }
 
+    /// Returns a reference to the source for another record, which writes no line that other cores count on.
+    pub fn share_source(&self) -> RefcacheArc<Source> {
+        self.source.clone()
+    }
+
     /// Returns the space, if it still exists.
     pub fn space(&self) -> Option<Arc<SpaceHandle>> {
         self.space.upgrade()
@@ -146,8 +151,18 @@ impl Held {
     /// Creates a record for `pages` pages of `source`, from page `first` on, in `space`. [`placed`] sets its
     /// place there later.
     pub fn new(source: Source, space: &Arc<SpaceHandle>, first: u64, pages: u64) -> Result<Self, Errno> {
+        Self::second(RefcacheArc::new(source)?, space, first, pages)
+    }
+
+    /// Creates a record of a source that another record shows, as `new` does.
+    pub fn second(
+        source: RefcacheArc<Source>,
+        space: &Arc<SpaceHandle>,
+        first: u64,
+        pages: u64,
+    ) -> Result<Self, Errno> {
         source.mappings().open()?;
-        let made = FileMapping::make(RefcacheArc::new(source)?, space.name(), (0, first, first + pages))?;
+        let made = FileMapping::make(source, space.name(), (0, first, first + pages))?;
         made.source.mappings().add(made.0);
         Ok(made)
     }

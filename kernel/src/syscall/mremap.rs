@@ -185,11 +185,11 @@ fn second_record(space: &Arc<SpaceHandle>, request: &Request) -> Result<Held, Er
     let (page, mut source) = (request.old.start(), None);
     space.look(&pin(), page, &mut |mapping| {
         source = mapping.backing().map(|backing| {
-            file_mapping::with(backing, |record| (record.source().clone(), record.file_page(page)))
+            file_mapping::with(backing, |record| (record.share_source(), record.file_page(page)))
         });
     });
     let (source, first) = source.ok_or(Errno::EFAULT)?;
-    Held::new(source, space, first, request.pages)
+    Held::second(source, space, first, request.pages)
 }
 
 /// Returns the error for pages that cannot move or grow.

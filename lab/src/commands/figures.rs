@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use super::output::Output;
+use crate::figures::compact::Compact;
 use crate::figures::compare::{Comparison, File};
 use crate::figures::identity::{self, Identity};
 use crate::figures::job::Job;
@@ -14,10 +15,9 @@ use crate::figures::measure::Effort;
 use crate::figures::plan::{Extent, Known};
 use crate::figures::results::Results;
 use crate::figures::store::Store;
-use crate::figures::{self, Figure, page};
+use crate::figures::{self, Figure, publish};
 use launch::exit_status::FAILED;
 use launch::guest::linux;
-use launch::meter::report::style;
 use launch::{artifacts, options, place, terminal};
 
 /// Sizes, and those of a quick look.
@@ -27,8 +27,8 @@ const SIZES: [&[u16]; 2] = [&[1, 2, 4, 8, 16], &[1, 2]];
 #[derive(Args)]
 #[command(after_help = "\
 Draws the figures of the RadixVM paper (EuroSys 2013: fig4 to fig9, table2, tables) and of the Bonsai paper (ASPLOS 2012: fig13 to \
-fig18) from counts in metered guests and from the cost model; docs/results/figures.md says how. DIR gets index.html, figures.json, a picture \
-of each plot, and a file for each guest that is done: a command that was stopped goes on where it was, unless kernel or programs \
+fig18) from counts in metered guests and from the cost model; docs/results/figures.md says how. DIR gets index.html, figures.json, counts.json \
+(the compared counts in short, from which all is drawn), a picture of each plot, and a file for each guest that is done: a command that was stopped goes on where it was, unless kernel or programs \
 have changed. A program runs in two to 32 guests, until its mean counts are known.")]
 pub struct Arguments {
     /// Only these figures
@@ -46,15 +46,24 @@ pub struct Arguments {
     /// 1 and 2 CPUs unless --cpus is given, few rounds, one guest for each run
     #[arg(long)]
     quick: bool,
+    /// Text that a job of Metis, Psearchy or Dedup works on, about so much [default: 440K to 1M; as much as --memory holds]
+    #[arg(long, value_parser = options::amount, value_name = "SIZE")]
+    size: Option<u64>,
+    /// Keep the counts, pictures and page in docs/results, too; refused if the tree has changes
+    #[arg(long)]
+    publish: bool,
     /// Do not use runs that are done
     #[arg(long)]
     fresh: bool,
     /// Memory of every guest
     #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
     memory: u64,
-    /// Measure nothing: say which counts differ between the JSON of two runs, with status 1 if any does
+    /// Measure nothing: say which counts differ between two runs, by their counts.json or figures.json, with status 1 if any does
     #[arg(long, num_args = 2, value_names = ["A.json", "B.json"])]
     compare: Option<Vec<PathBuf>>,
+    /// Measure nothing: draw a counts.json
+    #[arg(long, value_name = "counts.json", conflicts_with_all = ["compare", "only", "cpus", "json", "quick", "fresh", "size"])]
+    draw: Option<PathBuf>,
     #[command(flatten)]
     guests: options::Guests,
 }
@@ -69,23 +78,38 @@ pub fn run(arguments: Arguments) -> Result<u8> {
     if let Some(files) = &arguments.compare {
         return compare(files);
     }
+    if let Some(file) = &arguments.draw {
+        let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        let compact = Compact::parse(&text).with_context(|| file.display().to_string())?;
+        draw(&compact, &arguments.report, arguments.publish)?;
+        return Ok(0);
+    }
     arguments.guests.apply();
-    let json = arguments.json.clone().map(Output::open).transpose()?;
-    let report = arguments.report.clone();
-    let (results, skipped) = prepare(arguments)?.measure()?;
+    let (json, report, publishes) = (arguments.json.clone(), arguments.report.clone(), arguments.publish);
+    let json = json.map(Output::open).transpose()?;
+    let job = prepare(arguments)?;
+    let (results, skipped) = job.measure()?;
     let text = serde_json::to_string_pretty(&results)? + "\n";
-    draw(&report, &results, &text)?;
+    fs::write(report.join("figures.json"), &text).with_context(|| report.display().to_string())?;
+    // A figure that lacks runs is no result to keep.
+    draw(&Compact::of(&results), &report, publishes && skipped == 0)?;
     json.map_or(Ok(()), |file| file.write(&text))?;
     terminal::print_plain(format_args!("{}\n", told(&results, &report)))?;
     Ok(if skipped == 0 { 0 } else { FAILED })
 }
 
+/// Writes what a compact file gives into a folder, or into the repository.
+fn draw(compact: &Compact, folder: &Path, publishes: bool) -> Result<()> {
+    publish::write(folder, &publish::files(compact)?)?;
+    if publishes { publish::publish(compact) } else { Ok(()) }
+}
+
 fn compare(files: &[PathBuf]) -> Result<u8> {
     let read = |path: &PathBuf| -> Result<File> {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        serde_json::from_str(&text).with_context(|| path.display().to_string())
+        File::parse(&text).with_context(|| path.display().to_string())
     };
-    let comparison = Comparison::new(&read(&files[0])?, &read(&files[1])?);
+    let comparison = Comparison::new(read(&files[0])?, read(&files[1])?);
     terminal::print_plain(format_args!("{comparison}"))?;
     Ok(u8::from(!comparison.agrees()))
 }
@@ -97,19 +121,30 @@ fn told(results: &Results, folder: &Path) -> String {
 
 /// Builds and fetches, so that what fails every run fails before the first.
 fn prepare(arguments: Arguments) -> Result<Job> {
-    let Arguments { only, cpus, report, quick, fresh, memory, .. } = arguments;
+    let Arguments { only, cpus, report, quick, fresh, memory, size, publish, .. } = arguments;
     place::checkout("radixvm bench figures")?;
+    if publish {
+        ensure!(
+            !quick && only.is_empty(),
+            "--publish keeps full runs of all figures: without --quick and --only"
+        );
+        publish::check(&Identity::here().commit)?;
+    }
     let kind = if quick { "quick" } else { "full" };
     let linux = linux::kernel().context("cannot get a stock Linux kernel to compare with")?;
     let identity = Identity::here();
     let mut files = vec![artifacts::kernel()?, artifacts::meter()?, linux.path.clone()];
     files.extend(artifacts::programs()?.values().cloned());
-    let build = format!("{} {kind} {memory}", identity::digest(&files)?);
+    let build = format!(
+        "{} {kind} {memory}{}",
+        identity::digest(&files)?,
+        size.map_or_else(String::new, |of| format!(" {of}"))
+    );
     let store = Store::open(&report, build, fresh)?;
     Ok(Job {
         figures: if only.is_empty() { figures::all().collect() } else { only },
         extent: Extent { cpus: sizes(cpus, quick), quick },
-        effort: Effort { quick, memory },
+        effort: Effort { quick, memory, size },
         known: Known::load()?,
         store,
         identity,
@@ -122,26 +157,6 @@ fn sizes(asked: Option<Vec<u16>>, quick: bool) -> Vec<u16> {
     cpus.sort_unstable();
     cpus.dedup();
     cpus
-}
-
-/// Page, pictures and JSON.
-fn draw(folder: &Path, results: &Results, json: &str) -> Result<()> {
-    let write = |name: &str, text: &str| {
-        let file = folder.join(name);
-        fs::write(&file, text).with_context(|| file.display().to_string())
-    };
-    for figure in &results.figures {
-        for panel in &figure.panels {
-            let name = format!(
-                "{}-{}.svg",
-                figure.id,
-                panel.title.replace(|c: char| !c.is_ascii_alphanumeric(), "-")
-            );
-            write(&name, &page::picture(figure, panel).file(style::CSS))?;
-        }
-    }
-    write("index.html", &page::page(results))?;
-    write("figures.json", json)
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::curve::Curve;
 
-/// A number from a paper's text, and ours beside it.
+/// What a paper's text says, and ours beside it.
+#[derive(Clone, Copy)]
 pub struct Claim {
     /// What is compared.
     pub what: &'static str,
@@ -12,13 +13,66 @@ pub struct Claim {
     pub place: &'static str,
     /// In the paper's words, as short as can be.
     pub paper: &'static str,
+    /// The same for a computer.
+    pub says: Says,
     /// Ours.
     pub ours: Ours,
+    /// Why ours falls short, where it does.
+    pub why: &'static str,
+    /// Whether the number stands in the text, and may be drawn; else it is what the words amount to.
+    stated: bool,
 }
 
 /// A claim in a line.
-pub const fn claim(what: &'static str, place: &'static str, paper: &'static str, ours: Ours) -> Claim {
-    Claim { what, place, paper, ours }
+pub const fn claim(
+    what: &'static str,
+    place: &'static str,
+    paper: &'static str,
+    says: Says,
+    ours: Ours,
+) -> Claim {
+    Claim { what, place, paper, says, ours, why: "", stated: true }
+}
+
+/// What a paper says of a number.
+#[derive(Clone, Copy)]
+pub enum Says {
+    /// It is this.
+    About(f64),
+    /// It is as good as this, or larger.
+    AtLeast(f64),
+    /// It is as good as this, or smaller.
+    AtMost(f64),
+    /// It is above 1, by how much is not said.
+    More,
+    /// It is below 1, by how much is not said.
+    Less,
+    /// There are none.
+    Nothing,
+}
+
+impl Says {
+    /// The number in the paper's text.
+    fn number(self) -> Option<f64> {
+        match self {
+            Says::About(number) | Says::AtLeast(number) | Says::AtMost(number) => Some(number),
+            Says::More | Says::Less | Says::Nothing => None,
+        }
+    }
+
+    /// By what factor ours falls short; 1 if it does not.
+    fn short(self, ours: f64) -> f64 {
+        let factor = match self {
+            Says::About(number) => (ours / number).max(number / ours),
+            Says::AtLeast(number) => number / ours,
+            Says::AtMost(number) => ours / number,
+            Says::More => 1.0 / ours,
+            Says::Less => ours,
+            // A line or an interrupt in a hundred rounds is none.
+            Says::Nothing => 0.99 + ours,
+        };
+        factor.max(1.0)
+    }
 }
 
 /// A number from the curves of one panel.
@@ -26,20 +80,25 @@ pub const fn claim(what: &'static str, place: &'static str, paper: &'static str,
 pub enum Ours {
     /// The value there, of the value at 1.
     Speedup(&'static str, u16),
+    /// The value at the first place, of that at the second.
+    Growth(&'static str, u16, u16),
     /// The first's value of the second's, there.
     Ratio(&'static str, &'static str, u16),
     /// The same where most CPUs were counted.
     LastRatio(&'static str, &'static str),
     /// The value there.
     Value(&'static str, u16),
-    /// Interrupts received a round, in the median where most CPUs were counted.
+    /// Interrupts received a round, in the mean where most CPUs were counted.
     Targets(&'static str),
     /// The same of lines transferred.
     Transfers(&'static str),
 }
 
+/// Ours may fall short of a number by this factor: two runs differ by half of it.
+const SAME: f64 = 1.1;
+
 /// A claim with our number.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Compared {
     /// What is compared.
     pub what: &'static str,
@@ -47,37 +106,103 @@ pub struct Compared {
     pub place: &'static str,
     /// The paper's.
     pub paper: &'static str,
-    /// Ours; null where this build or run has not what it takes.
+    /// Ours where the paper has it, which may be predicted; null where this build or run has not what it takes.
     pub ours: Option<f64>,
+    /// Ours at the most CPUs counted.
+    pub counted: Option<f64>,
+    /// How many those are.
+    pub counted_to: Option<u16>,
+    /// By what factor ours falls short of the paper's; 1 if it does not.
+    pub short: Option<f64>,
+    /// Whether ours is what the paper says, if ours is known.
+    pub holds: Option<bool>,
+    /// Why it does.
+    #[serde(skip)]
+    pub why: &'static str,
+    /// The paper's number as a place in our plot: of which curve, where, and the value.
+    #[serde(skip)]
+    pub said: Option<(&'static str, f64, f64)>,
 }
 
 impl Claim {
+    /// The same claim with the reason for which it does not come out.
+    pub const fn because(self, why: &'static str) -> Self {
+        Claim { why, ..self }
+    }
+
+    /// The same claim, whose number is not in the paper's text.
+    pub const fn in_words(self) -> Self {
+        Claim { stated: false, ..self }
+    }
+
     /// Puts our number beside it.
     pub fn compare(&self, curves: &[Curve]) -> Compared {
-        let &Claim { what, place, paper, ours } = self;
-        Compared { what, place, paper, ours: ours.value(curves).filter(|value| value.is_finite()) }
+        let &Claim { what, place, paper, says, ours, why, stated } = self;
+        let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
+        let counted_to = ours.counted_to(curves);
+        let counted = finite(counted_to.and_then(|cpus| ours.at_most(cpus, curves).value(curves)));
+        let value = finite(ours.value(curves));
+        let short = value.map(|value| says.short(value));
+        let holds = short.map(|short| says.number().map_or(short <= 1.0, |_| short <= SAME));
+        let said = says.number().filter(|_| stated).and_then(|number| ours.place(number, curves));
+        Compared { what, place, paper, ours: value, counted, counted_to, short, holds, why, said }
     }
 }
 
 impl Ours {
     /// The series that it names.
-    #[cfg(test)]
     pub fn labels(self) -> Vec<&'static str> {
         match self {
             Ours::Ratio(first, second, _) | Ours::LastRatio(first, second) => vec![first, second],
-            Ours::Speedup(of, _) | Ours::Value(of, _) | Ours::Targets(of) | Ours::Transfers(of) => vec![of],
+            Ours::Speedup(of, _) | Ours::Growth(of, ..) | Ours::Value(of, _) => vec![of],
+            Ours::Targets(of) | Ours::Transfers(of) => vec![of],
         }
     }
 
     fn value(self, curves: &[Curve]) -> Option<f64> {
         let find = |label| curves.iter().find(|curve| curve.label == label);
+        let last = |of, count: usize| Some(find(of)?.counted.last()?.counts?[count]);
         match self {
-            Ours::Speedup(of, at) => Some(find(of)?.at(at)? / find(of)?.at(1)?),
+            Ours::Speedup(of, at) => Ours::Growth(of, at, 1).value(curves),
+            Ours::Growth(of, to, from) => Some(find(of)?.at(to)? / find(of)?.at(from)?),
             Ours::Ratio(first, second, at) => Some(find(first)?.at(at)? / find(second)?.at(at)?),
             Ours::LastRatio(first, second) => Some(find(first)?.last()? / find(second)?.last()?),
             Ours::Value(of, at) => find(of)?.at(at),
-            Ours::Targets(of) => find(of)?.counts.last().map(|row| row.ipi_targets.median),
-            Ours::Transfers(of) => find(of)?.counts.last().map(|row| row.transfers.median),
+            Ours::Targets(of) => last(of, 3),
+            Ours::Transfers(of) => last(of, 1),
+        }
+    }
+
+    /// The most CPUs that all series of it were counted with.
+    fn counted_to(self, curves: &[Curve]) -> Option<u16> {
+        let of = |label| curves.iter().find(|curve| curve.label == label)?.counted_to();
+        self.labels().into_iter().map(of).min().flatten()
+    }
+
+    /// The same with no more CPUs than `most`. What is varied by an argument stays: all of that is counted.
+    fn at_most(self, most: u16, curves: &[Curve]) -> Ours {
+        let by_argument = |label| {
+            let curve = curves.iter().find(|curve: &&Curve| curve.label == label);
+            curve.is_some_and(|curve| curve.counted.iter().any(|of| of.x != f64::from(of.cpus)))
+        };
+        let least = |at: u16, label| if by_argument(label) { at } else { at.min(most) };
+        match self {
+            Ours::Speedup(of, at) => Ours::Speedup(of, least(at, of)),
+            Ours::Growth(of, to, from) => Ours::Growth(of, least(to, of), least(from, of)),
+            Ours::Ratio(first, second, at) => Ours::Ratio(first, second, least(at, first)),
+            Ours::Value(of, at) => Ours::Value(of, least(at, of)),
+            of => of,
+        }
+    }
+
+    /// Where the paper's number lies in our plot. A factor is taken of what it is a factor of here.
+    fn place(self, number: f64, curves: &[Curve]) -> Option<(&'static str, f64, f64)> {
+        let find = |label| curves.iter().find(|curve| curve.label == label);
+        match self {
+            Ours::Value(of, at) => Some((of, at.into(), number)),
+            Ours::Speedup(of, at) => Some((of, at.into(), number * find(of)?.at(1)?)),
+            Ours::Ratio(first, second, at) => Some((first, at.into(), number * find(second)?.at(at)?)),
+            _ => None,
         }
     }
 }
@@ -87,10 +212,18 @@ mod tests {
     use super::super::curve::tests::curve;
     use super::*;
 
+    fn two() -> [Curve; 2] {
+        let counted = |points: &[(f64, f64)]| curve("a", points).counted;
+        let mut curves = [curve("a", &[(1.0, 10.0), (80.0, 400.0)]), curve("b", &[(1.0, 5.0), (80.0, 4.0)])];
+        curves.iter_mut().for_each(|curve| curve.counted = counted(&[(1.0, 0.0)]));
+        curves
+    }
+
     #[test]
     fn numbers_come_from_the_curves_they_name() {
-        let curves = [curve("a", &[(1.0, 10.0), (80.0, 400.0)]), curve("b", &[(1.0, 5.0), (80.0, 4.0)])];
+        let curves = two();
         assert_eq!(Ours::Speedup("a", 80).value(&curves), Some(40.0));
+        assert_eq!(Ours::Growth("b", 1, 80).value(&curves), Some(1.25));
         assert_eq!(Ours::Ratio("a", "b", 1).value(&curves), Some(2.0));
         assert_eq!(Ours::LastRatio("a", "b").value(&curves), Some(100.0));
         assert_eq!(Ours::Value("b", 80).value(&curves), Some(4.0));
@@ -102,5 +235,33 @@ mod tests {
         assert_eq!(Ours::Speedup("a", 80).value(&curves), None);
         assert_eq!(Ours::Ratio("a", "b", 1).value(&curves), None);
         assert_eq!(Ours::Targets("a").value(&curves), None);
+    }
+
+    #[test]
+    fn what_was_counted_stands_beside_what_is_predicted() {
+        let of = claim("a", "1", "75", Says::AtLeast(75.0), Ours::Speedup("a", 80))
+            .because("small")
+            .compare(&two());
+        assert_eq!((of.ours, of.counted, of.counted_to), (Some(40.0), Some(1.0), Some(1)));
+        assert_eq!((of.short, of.holds, of.said), (Some(75.0 / 40.0), Some(false), Some(("a", 80.0, 750.0))));
+        let words = claim("a", "1", "good", Says::AtLeast(75.0), Ours::Speedup("a", 80)).in_words();
+        assert_eq!(words.compare(&two()).said, None);
+        let of = claim("a", "1", "more", Says::More, Ours::Ratio("a", "b", 80)).compare(&two());
+        assert_eq!((of.counted, of.holds, of.said), (Some(2.0), Some(true), None));
+        let holds = |says| claim("a", "1", "", says, Ours::Ratio("a", "b", 1)).compare(&two()).holds;
+        assert_eq!(
+            [Says::About(2.1), Says::About(2.3), Says::Less].map(holds),
+            [Some(true), Some(false), Some(false)]
+        );
+    }
+
+    #[test]
+    fn falling_short_has_a_direction() {
+        assert_eq!(
+            [Says::AtLeast(10.0), Says::AtMost(10.0), Says::About(10.0)].map(|says| says.short(20.0)),
+            [1.0, 2.0, 2.0]
+        );
+        assert_eq!([Says::More, Says::Less, Says::Nothing].map(|says| says.short(0.5)), [2.0, 1.0, 1.49]);
+        assert_eq!(Says::Nothing.short(0.0), 1.0);
     }
 }

@@ -3,14 +3,19 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use anyhow::{Context, Result};
 use serde::Deserialize;
 
+use super::compact::Compact;
 use super::counts::{Count, PART};
 use launch::meter::row::Row;
 
-/// A JSON file of `bench figures`, as far as it is compared.
+/// A JSON file of `bench figures`, as far as it is compared: its counts by name.
+pub struct File(Vec<(String, Count)>);
+
+/// `figures.json`.
 #[derive(Deserialize)]
-pub struct File {
+struct Full {
     figures: Vec<Figure>,
 }
 
@@ -32,6 +37,51 @@ struct Series {
     counts: Vec<Row>,
 }
 
+impl File {
+    /// Reads `counts.json`, or `figures.json`.
+    ///
+    /// # Errors
+    /// What is neither.
+    pub fn parse(text: &str) -> Result<Self> {
+        if let Ok(compact) = Compact::parse(text) {
+            return Ok(File::of_compact(&compact));
+        }
+        let full: Full = serde_json::from_str(text).context("neither counts.json nor figures.json")?;
+        Ok(File::of_full(&full))
+    }
+
+    fn of_full(full: &Full) -> Self {
+        let panels =
+            full.figures.iter().flat_map(|figure| figure.panels.iter().map(move |panel| (&figure.id, panel)));
+        let series = panels.flat_map(|(id, panel)| panel.series.iter().map(move |of| (id, &panel.title, of)));
+        let counts = series.flat_map(|(id, title, series)| {
+            let place = format!("{id}, {title}, {}", series.label);
+            let rows = series.counts.iter().enumerate();
+            rows.flat_map(move |(at, row)| named(&place, at, row.cpus, Count::all(row)))
+        });
+        File(counts.collect())
+    }
+
+    fn of_compact(compact: &Compact) -> Self {
+        let mut runs: BTreeMap<String, usize> = BTreeMap::new();
+        let counts = compact.points.iter().flat_map(|point| {
+            let place = format!("{}, {}, {}", point.figure, point.panel, point.series);
+            let at = runs.entry(place.clone()).or_default();
+            let counts =
+                point.counts.map(|counts| named(&place, *at, point.cpus, Count::known(point.cpus, counts)));
+            *at += usize::from(counts.is_some());
+            counts.into_iter().flatten()
+        });
+        File(counts.collect())
+    }
+}
+
+/// The counts of the row `at` of a curve, by name: one may have several of as many CPUs.
+fn named(place: &str, at: usize, cpus: u16, counts: [Count; 5]) -> Vec<(String, Count)> {
+    let name = |count: &Count| format!("{place}, {cpus} CPUs (run {}), {}", at + 1, count.name);
+    counts.into_iter().map(|count| (name(&count), count)).collect()
+}
+
 /// A count that both have.
 struct Pair {
     name: String,
@@ -46,10 +96,10 @@ pub struct Comparison {
 
 impl Comparison {
     /// Compares what both files have.
-    pub fn new(first: &File, second: &File) -> Self {
-        let mut second: BTreeMap<_, _> = counts(second).into_iter().collect();
+    pub fn new(File(first): File, File(second): File) -> Self {
+        let mut second: BTreeMap<_, _> = second.into_iter().collect();
         let pair = |(name, count)| Some(Pair { counts: [count, second.remove(&name)?], name });
-        let pairs: Vec<Pair> = counts(first).into_iter().filter_map(pair).collect();
+        let pairs: Vec<Pair> = first.into_iter().filter_map(pair).collect();
         let compared = pairs.len();
         Comparison { compared, different: pairs.into_iter().filter(Pair::differs).collect() }
     }
@@ -77,44 +127,25 @@ impl Pair {
     }
 }
 
-/// All counts of a file by name.
-fn counts(file: &File) -> Vec<(String, Count)> {
-    let mut all = Vec::new();
-    for figure in &file.figures {
-        for panel in &figure.panels {
-            for series in &panel.series {
-                let place = format!("{}, {}, {}", figure.id, panel.title, series.label);
-                all.extend(series.counts.iter().enumerate().flat_map(|(at, row)| of_row(&place, at, row)));
-            }
-        }
-    }
-    all
-}
-
-/// The counts of the row `at` of a curve: one may have several of as many CPUs.
-fn of_row(place: &str, at: usize, row: &Row) -> [(String, Count); 5] {
-    let name = |count: &Count| format!("{place}, {} CPUs (run {}), {}", row.cpus, at + 1, count.name);
-    Count::all(row).map(|count| (name(&count), count))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::compact::tests::results;
     use super::*;
     use crate::fixture::cell;
     use launch::guest::system::System;
 
-    fn file(instructions: f64) -> File {
+    fn file(instructions: f64, transfers: f64) -> File {
         let mut row = cell(System::PERCORE, 2).row;
-        row.instructions.mean = instructions;
+        (row.instructions.mean, row.transfers.mean) = (instructions, transfers);
         let series = Series { label: "RadixVM".to_owned(), counts: vec![row] };
         let panel = Panel { title: "local".to_owned(), series: vec![series] };
-        File { figures: vec![Figure { id: "fig5".to_owned(), panels: vec![panel] }] }
+        File::of_full(&Full { figures: vec![Figure { id: "fig5".to_owned(), panels: vec![panel] }] })
     }
 
     #[test]
     fn a_twentieth_is_allowed_and_more_is_told() {
-        assert!(Comparison::new(&file(1000.0), &file(1050.0)).agrees());
-        let far = Comparison::new(&file(1000.0), &file(1060.0));
+        assert!(Comparison::new(file(1000.0, 0.0), file(1050.0, 0.0)).agrees());
+        let far = Comparison::new(file(1000.0, 0.0), file(1060.0, 0.0));
         assert!(!far.agrees());
         assert_eq!(
             far.to_string(),
@@ -124,19 +155,23 @@ mod tests {
 
     #[test]
     fn what_costs_a_hundredth_of_its_round_is_allowed() {
-        let [mut first, mut second] = [file(1e6), file(1e6)];
-        let transfers = |file: &mut File, mean| {
-            file.figures[0].panels[0].series[0].counts[0].transfers.mean = mean;
-        };
-        transfers(&mut first, 100.0);
-        transfers(&mut second, 185.0);
-        assert!(Comparison::new(&first, &second).agrees());
-        transfers(&mut second, 190.0);
-        assert!(!Comparison::new(&first, &second).agrees());
+        assert!(Comparison::new(file(1e6, 100.0), file(1e6, 185.0)).agrees());
+        assert!(!Comparison::new(file(1e6, 100.0), file(1e6, 190.0)).agrees());
     }
 
     #[test]
     fn files_with_nothing_in_common_do_not_agree() {
-        assert!(!Comparison::new(&file(1.0), &File { figures: Vec::new() }).agrees());
+        assert!(!Comparison::new(file(1.0, 1.0), File(Vec::new())).agrees());
+    }
+
+    #[test]
+    fn both_kinds_of_file_of_a_run_have_the_same_counts() {
+        let results = results();
+        let full = File::parse(&serde_json::to_string(&results).unwrap()).unwrap();
+        let compact = File::parse(&Compact::of(&results).text().unwrap()).unwrap();
+        assert!(compact.0.len() > 100);
+        let both = Comparison::new(compact, full);
+        assert!(both.agrees() && both.to_string().contains(" counts agree"), "{both}");
+        assert!(File::parse("[]").is_err());
     }
 }

@@ -2,7 +2,6 @@
 
 use launch::meter::model::{TRAP, UPGRADE, answer, send};
 use launch::meter::row::Row;
-use launch::meter::statistics::Summary;
 
 /// Counts may differ by this part of the larger one.
 pub const PART: f64 = 0.05;
@@ -24,23 +23,29 @@ pub struct Count {
 }
 
 impl Count {
-    /// The counts of a row, each with the cycles that one costs at most; what a fault costs is in the other counts.
+    /// The counts of a row; what a fault costs is in the other counts.
     pub fn all(row: &Row) -> [Count; 5] {
-        let cpus = f64::from(row.cpus);
+        let summaries =
+            [&row.instructions, &row.transfers, &row.invalidations, &row.ipi_targets, &row.faults];
+        let mut counts = Count::known(row.cpus, summaries.map(|summary| summary.mean));
+        for (count, summary) in counts.iter_mut().zip(summaries) {
+            count.scatter = summary.p90 - summary.p10;
+        }
+        counts
+    }
+
+    /// The same of means alone, in the same order, each with the cycles that one costs at most.
+    pub fn known(cpus: u16, means: [f64; 5]) -> [Count; 5] {
+        let cpus = f64::from(cpus);
         let (line, interrupt) = (UPGRADE.cycles(cpus), answer(cpus) + send(cpus) + TRAP);
-        let of = |name, summary: &Summary, cycles: f64| Count {
-            name,
-            value: summary.mean,
-            scatter: summary.p90 - summary.p10,
-            little: COST * row.instructions.mean / cycles,
-        };
-        [
-            of("instructions", &row.instructions, 1.0),
-            of("transfers", &row.transfers, line),
-            of("invalidations", &row.invalidations, line),
-            of("ipi_targets", &row.ipi_targets, interrupt),
-            of("faults", &row.faults, f64::INFINITY),
-        ]
+        let names = ["instructions", "transfers", "invalidations", "ipi_targets", "faults"];
+        let cycles = [1.0, line, line, interrupt, f64::INFINITY];
+        std::array::from_fn(|at| Count {
+            name: names[at],
+            value: means[at],
+            scatter: 0.0,
+            little: COST * means[0] / cycles[at],
+        })
     }
 
     /// How far apart the two may be.

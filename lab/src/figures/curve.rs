@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::compact::Point;
+use super::counts::Count;
 use super::measure::Measured;
 use super::{Across, Plot, Series, value};
 use launch::meter::model;
@@ -11,6 +13,8 @@ use launch::meter::row::Row;
 pub const PAPER: u16 = 80;
 /// Numbers of CPUs that predictions are kept for.
 const KEPT: [u16; 9] = [1, 2, 4, 8, 16, 32, 64, 80, 128];
+/// Numbers of CPUs that the compact file has predictions for, beyond those counted.
+const RECORDED: [u16; 8] = [10, 16, 24, 32, 48, 64, 80, 128];
 
 /// A curve.
 #[derive(Debug, Default, Serialize)]
@@ -33,13 +37,32 @@ pub struct Curve {
     pub points: Vec<(f64, f64)>,
     /// By the cost model from counts at the numbers of CPUs around, or the largest two.
     pub predicted: Vec<(f64, f64)>,
-    /// The same at every number of CPUs, and what it would be if counts per round stayed as they were last.
+    /// The same at every number of CPUs, and, where that is known, what it would be if counts per round stayed as they were last.
     #[serde(skip)]
-    pub line: Vec<(f64, f64, f64)>,
+    pub line: Vec<(f64, f64, Option<f64>)>,
     /// How many guests each point is the mean of.
     pub boots: Vec<usize>,
     /// All counts, where they were metered.
     pub counts: Vec<Row>,
+    /// What is kept of each point in the compact file.
+    #[serde(skip)]
+    pub counted: Vec<Counted>,
+    /// The number of its colour, and whether another curve has it, too.
+    #[serde(skip)]
+    pub color: (usize, bool),
+}
+
+/// A point and what it was made from.
+#[derive(Clone, Debug)]
+pub struct Counted {
+    /// Where it is.
+    pub x: f64,
+    /// How many CPUs there were.
+    pub cpus: u16,
+    /// How many guests it is the mean of.
+    pub boots: usize,
+    /// Means per round, in the order of [`Count::all`]; nothing where the meter was not needed.
+    pub counts: Option<[f64; 5]>,
 }
 
 impl Curve {
@@ -51,16 +74,63 @@ impl Curve {
             apart: series.work.apart,
             program: series.work.program,
             arguments: series.work.arguments.to_vec(),
+            color: (series.color(), false),
             ..Curve::default()
         }
+    }
+
+    /// The curve that the compact file has of a series.
+    pub fn recorded(series: &Series, across: Across, plot: Plot, points: &[&Point]) -> Self {
+        let mut curve = Curve::empty(series);
+        for point in points.iter().filter(|point| point.boots > 0) {
+            let &&Point { x, cpus, boots, counts, value, .. } = point;
+            curve.points.push((x, value));
+            curve.boots.push(boots);
+            curve.counted.push(Counted { x, cpus, boots, counts });
+        }
+        curve.predicted = points.iter().map(|point| (point.x, point.value)).collect();
+        if across == Across::Cores && plot.is_metered() {
+            curve.line = through(points);
+        }
+        curve
+    }
+
+    /// What the compact file is to have of this curve: every point, and predictions beyond the last.
+    pub fn record(&self, figure: &str, panel: &str) -> Vec<Point> {
+        let point = |x, cpus, value| Point {
+            figure: figure.to_owned(),
+            panel: panel.to_owned(),
+            series: self.label.to_owned(),
+            x,
+            cpus,
+            boots: 0,
+            counts: None,
+            value,
+            steady: None,
+        };
+        let counted = self.points.iter().zip(&self.counted).map(|((x, value), of)| Point {
+            boots: of.boots,
+            counts: of.counts,
+            ..point(*x, of.cpus, *value)
+        });
+        let end = self.points.last().map_or(f64::INFINITY, |last| last.0);
+        let beyond = self.line.iter().filter(|place| place.0 > end && RECORDED.contains(&(place.0 as u16)));
+        let beyond =
+            beyond.map(|(x, value, steady)| Point { steady: *steady, ..point(*x, *x as u16, *value) });
+        counted.chain(beyond).collect()
     }
 
     /// Takes what runs left: where each was, and the number of CPUs.
     pub fn fill(&mut self, across: Across, plot: Plot, runs: &[(f64, u16, Measured)]) {
         self.counts = runs.iter().filter_map(|(_, _, measured)| measured.row().cloned()).collect();
-        let point =
-            |(x, cpus, run): &(f64, u16, Measured)| Some((*x, value::value(plot, self.apart, run, *cpus)?));
-        self.points = relative(plot, runs.iter().filter_map(point).collect());
+        let mut points = Vec::new();
+        for ((x, cpus, run), boots) in runs.iter().zip(&self.boots) {
+            let Some(value) = value::value(plot, self.apart, run, *cpus) else { continue };
+            let counts = run.row().map(|row| Count::all(row).map(|count| count.value));
+            self.counted.push(Counted { x: *x, cpus: *cpus, boots: *boots, counts });
+            points.push((*x, value));
+        }
+        self.points = relative(plot, points);
         if across == Across::Cores && plot.is_metered() {
             self.line = line(plot, self.apart, runs);
         }
@@ -74,9 +144,22 @@ impl Curve {
         counted.or_else(|| self.line.iter().find(|place| place.0 == f64::from(x)).map(|place| place.1))
     }
 
-    /// What was counted, and in how many guests.
-    pub fn counted(&self) -> impl Iterator<Item = (&Row, &usize)> {
-        self.counts.iter().zip(&self.boots)
+    /// Whether there is a point of it.
+    pub fn is_drawn(&self) -> bool {
+        !self.points.is_empty()
+    }
+
+    /// The largest number of CPUs that was counted.
+    pub fn counted_to(&self) -> Option<u16> {
+        self.counted.iter().map(|of| of.cpus).max()
+    }
+
+    /// The part of a job during which one CPU works and the others wait, by Amdahl's law: from the speed-up at the most CPUs counted.
+    /// A job that does not slow down otherwise cannot be faster than its inverse.
+    pub fn serial_part(&self) -> Option<f64> {
+        let (first, last) = (self.points.first()?, self.points.last()?);
+        let part = (last.0 * first.1 / last.1 - 1.0) / (last.0 - 1.0);
+        (first.0 == 1.0 && last.0 > 1.0).then_some(part.max(0.0))
     }
 
     /// The last counted value.
@@ -91,7 +174,7 @@ fn relative(plot: Plot, points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
 }
 
 /// The model's curve; it ends where counts end unless two numbers of CPUs above one say how they go on.
-fn line(plot: Plot, apart: u16, runs: &[(f64, u16, Measured)]) -> Vec<(f64, f64, f64)> {
+fn line(plot: Plot, apart: u16, runs: &[(f64, u16, Measured)]) -> Vec<(f64, f64, Option<f64>)> {
     let load = |(_, cpus, run): &(f64, u16, Measured)| Some((*cpus, value::load(plot, apart, run)?));
     let loads: Vec<_> = runs.iter().filter_map(load).collect();
     let goes_on = loads.iter().filter(|(cpus, _)| *cpus > 1).count() > 1;
@@ -101,20 +184,52 @@ fn line(plot: Plot, apart: u16, runs: &[(f64, u16, Measured)]) -> Vec<(f64, f64,
             [point.growing, point.steady].map(|rate| value::of_rate(plot, apart, rate, point.cpus));
         // A round is more work the more cores there are: it cannot stay as it was.
         let steady = if matches!(plot, Plot::PerRoundAndCore(_)) { growing } else { steady };
-        (point.cpus.into(), growing, steady)
+        (point.cpus.into(), growing, Some(steady))
     };
     model::curve(&loads).into_iter().filter(|point| point.cpus <= end).map(drawn).collect()
 }
 
+/// The line through what the compact file has, at every number of CPUs; between two places as a power of that number.
+fn through(points: &[&Point]) -> Vec<(f64, f64, Option<f64>)> {
+    let last = points.iter().rposition(|point| point.boots > 0).unwrap_or(0);
+    let steady = |at: usize| if at == last { Some(points[at].value) } else { points[at].steady };
+    let mut line = Vec::new();
+    for (at, pair) in points.windows(2).enumerate() {
+        let [from, to] = [pair[0], pair[1]];
+        for cpus in from.cpus..to.cpus {
+            let x = f64::from(cpus);
+            let between = |from_y: f64, to_y: f64| power((from.x, from_y), (to.x, to_y), x);
+            let steady = if at < last { None } else { steady(at).zip(steady(at + 1)) };
+            line.push((x, between(from.value, to.value), steady.map(|(from, to)| between(from, to))));
+        }
+    }
+    line.extend(
+        points.last().map(|end| (end.x, end.value, if points.len() > last + 1 { end.steady } else { None })),
+    );
+    line
+}
+
+/// The value at `x` of the power law through two points.
+fn power((x0, y0): (f64, f64), (x1, y1): (f64, f64), x: f64) -> f64 {
+    if x == x0 { y0 } else { y0 * (y1 / y0).powf((x / x0).ln() / (x1 / x0).ln()) }
+}
+
 #[cfg(test)]
 pub mod tests {
+    use super::super::all;
     use super::*;
     use crate::fixture::cell;
     use launch::guest::system::System;
 
     /// A curve of counted points.
     pub fn curve(label: &'static str, points: &[(f64, f64)]) -> Curve {
-        Curve { label, points: points.to_vec(), ..Curve::default() }
+        let counted = |(x, _): &(f64, f64)| Counted { x: *x, cpus: *x as u16, boots: 2, counts: None };
+        Curve {
+            label,
+            points: points.to_vec(),
+            counted: points.iter().map(counted).collect(),
+            ..Curve::default()
+        }
     }
 
     fn metered(cpus: u16) -> (f64, u16, Measured) {
@@ -143,7 +258,7 @@ pub mod tests {
 
     #[test]
     fn nothing_is_said_beyond_two_cpus_by_runs_with_one_and_two() {
-        let mut curve = Curve::default();
+        let mut curve = Curve { boots: vec![2, 2], ..Curve::default() };
         curve.fill(Across::Cores, Plot::Jobs, &[metered(1), metered(2)]);
         assert_eq!((curve.line.len(), curve.at(80)), (2, None));
     }
@@ -161,7 +276,7 @@ pub mod tests {
     fn cycles_are_those_of_the_round_and_relative_faults_start_at_one() {
         let cell = cell(System::PERCORE, 1);
         assert!((filled(Plot::Cycles).at(1).unwrap() / cell.load.cycles(1.0) - 1.0).abs() < 1e-9);
-        let mut curve = Curve::default();
+        let mut curve = Curve { boots: vec![2, 2], ..Curve::default() };
         curve.fill(Across::Argument("%", &[]), Plot::FaultRelative, &[metered(2), metered(4)]);
         assert_eq!((curve.points.len(), curve.points[0].1, curve.line.len()), (2, 1.0, 0));
     }
@@ -169,8 +284,45 @@ pub mod tests {
     #[test]
     fn a_report_is_worth_its_counter() {
         let counters = std::collections::BTreeMap::from([("table_pages".to_owned(), 7)]);
-        let mut curve = Curve::default();
+        let mut curve = Curve { boots: vec![2], ..Curve::default() };
         curve.fill(Across::Cores, Plot::TablePages, &[(1.0, 1, Measured::Reported(counters))]);
         assert_eq!((curve.points, curve.line, curve.counts.len()), (vec![(1.0, 7.0)], vec![], 0));
+    }
+
+    #[test]
+    fn what_is_recorded_is_the_same_curve() {
+        let drawn = filled(Plot::PerRound(2.0));
+        let points = drawn.record("fig5", "local");
+        assert_eq!(points.iter().map(|point| point.x).collect::<Vec<_>>()[..4], [1.0, 2.0, 4.0, 10.0]);
+        let series = &all().next().unwrap().content.panels().1[0].series[0];
+        let again =
+            Curve::recorded(series, Across::Cores, Plot::PerRound(2.0), &points.iter().collect::<Vec<_>>());
+        assert_eq!((again.points.clone(), again.boots.clone()), (drawn.points.clone(), drawn.boots.clone()));
+        assert_eq!((again.at(80), again.line.len()), (drawn.at(80), 128));
+        for point in &points {
+            let at = point.x as usize - 1;
+            let (recorded, line) = (again.line[at], drawn.line[at]);
+            assert!(
+                recorded.0 == line.0 && (recorded.1 / line.1 - 1.0).abs() < 1e-9,
+                "{recorded:?} {line:?}"
+            );
+        }
+        let (recorded, line) = (again.line[79], drawn.line[79]);
+        assert_eq!((recorded.2, again.line[1].2), (line.2, None));
+    }
+
+    #[test]
+    fn between_two_places_the_line_is_a_power() {
+        assert_eq!(power((1.0, 3.0), (4.0, 12.0), 2.0), 6.0);
+        assert_eq!(power((1.0, 8.0), (4.0, 2.0), 2.0), 4.0);
+        assert_eq!(power((8.0, 5.0), (80.0, 5.0), 8.0), 5.0);
+    }
+
+    #[test]
+    fn half_of_the_speed_is_a_serial_part() {
+        let half = curve("a", &[(1.0, 10.0), (8.0, 40.0)]);
+        assert!((half.serial_part().unwrap() - 1.0 / 7.0).abs() < 1e-9);
+        assert_eq!(curve("a", &[(1.0, 10.0), (8.0, 90.0)]).serial_part(), Some(0.0));
+        assert_eq!((curve("a", &[(1.0, 10.0)]).serial_part(), curve("a", &[]).serial_part()), (None, None));
     }
 }

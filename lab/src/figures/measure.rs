@@ -1,6 +1,8 @@
 //! One run of one program, metered or by its own report.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use abi::config::Huge;
 use anyhow::{Context, Result, anyhow};
@@ -52,6 +54,8 @@ pub struct Effort {
     pub quick: bool,
     /// Bytes of memory of every guest.
     pub memory: u64,
+    /// Bytes of text for a job, if it is not the usual one.
+    pub size: Option<u64>,
 }
 
 impl Effort {
@@ -59,9 +63,10 @@ impl Effort {
         if self.quick { rounds / 8 } else { rounds.max(LEAST_ROUNDS) }
     }
 
-    /// How many times over a job's text is read.
-    fn size(self) -> &'static str {
-        if self.quick { "2" } else { "40" }
+    /// How many times over a job's text of so many bytes is read.
+    fn times(self, bytes: u64) -> u64 {
+        let usual = if self.quick { 2 } else { 40 };
+        self.size.map_or(usual, |size| size.div_ceil(bytes.max(1)).max(1))
     }
 }
 
@@ -72,7 +77,7 @@ pub fn run(run: &Run, effort: Effort, step: String) -> Result<Measured> {
 
 fn metered(run: &Run, effort: Effort, step: String) -> Result<Measured> {
     let system = run.on.system().map_err(|why| anyhow!(why))?;
-    let arguments = arguments(run, effort);
+    let arguments = arguments(run, effort)?;
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let mut experiment =
         benchmarks::experiment(run.work.program, &words, &[run.cpus], &[system], effort.memory)?;
@@ -87,20 +92,36 @@ fn reported(run: &Run, effort: Effort, step: &str) -> Result<Measured> {
     let _step = Step::new(step);
     let system = run.on.system().map_err(|why| anyhow!(why))?;
     let threads = ["--threads".to_owned(), run.cpus.to_string()];
-    let arguments = threads.into_iter().chain(arguments(run, effort)).collect();
+    let arguments = threads.into_iter().chain(arguments(run, effort)?).collect();
     let task = Task { program: run.work.program, arguments, files: files(run) };
     let size = Size { cpus: run.cpus, memory: effort.memory, accel: Accel::Tcg };
     let report = measure(system, Huge::DEFAULT, &task, size)?;
     Ok(Measured::Reported(report.counters.context("this kernel counts nothing")?))
 }
 
-fn arguments(run: &Run, effort: Effort) -> Vec<String> {
+/// The words of a run. Of a job on more text than usual that has no option for it, the path is given many times.
+fn arguments(run: &Run, effort: Effort) -> Result<Vec<String>> {
     let file = files(run).concat();
-    let fill = |word: &&str| {
-        let word = word.replace("{file}", &file).replace("{size}", effort.size());
+    let times = if file.is_empty() { 1 } else { effort.times(bytes(Path::new(&file))?) };
+    let repeats = run.work.arguments.contains(&"{size}");
+    let fill = |word: &str| {
+        let word = word.replace("{file}", &file).replace("{size}", &times.to_string());
         word.replace("{x}", run.x.unwrap_or_default())
     };
-    run.work.arguments.iter().map(fill).collect()
+    let again = if repeats || effort.size.is_none() { 1 } else { times };
+    let many = |word: &&'static str| if *word == "{file}" { again } else { 1 };
+    let words = run.work.arguments.iter().flat_map(|word| (0..many(word)).map(move |_| *word));
+    Ok(words.map(fill).collect())
+}
+
+/// The length of a file, or of all files below a folder.
+fn bytes(path: &Path) -> Result<u64> {
+    let named = || path.display().to_string();
+    if path.is_file() {
+        return Ok(fs::metadata(path).with_context(named)?.len());
+    }
+    let entries = fs::read_dir(path).with_context(named)?;
+    entries.map(|entry| bytes(&entry?.path())).sum()
 }
 
 fn files(run: &Run) -> Vec<String> {
@@ -121,8 +142,14 @@ mod tests {
             apart: 0,
         };
         let run = Run { on: RADIX, work, x: Some("7"), cpus: 1, metered: true };
-        let words = arguments(&run, Effort { quick: true, memory: 0 });
+        let words = arguments(&run, Effort { quick: true, memory: 0, size: None }).unwrap();
         assert_eq!(words[..2], ["--x=7", "2"]);
-        assert!(std::path::Path::new(&words[2]).is_file(), "{words:?}");
+        assert!(Path::new(&words[2]).is_file(), "{words:?}");
+        let large = Effort { quick: true, memory: 0, size: Some(1 << 30) };
+        let (words, length) = (arguments(&run, large).unwrap(), fs::metadata(&words[2]).unwrap().len());
+        assert_eq!((words.len(), words[1].parse()), (3, Ok((1_u64 << 30).div_ceil(length))));
+        let work = Work { arguments: &["{file}"], ..work };
+        let words = arguments(&Run { work, ..run }, Effort { size: Some(3 * length), ..large }).unwrap();
+        assert_eq!(words, vec![words[0].clone(); 3]);
     }
 }

@@ -1,15 +1,20 @@
 //! The figures of the papers, drawn anew: RadixVM (EuroSys 2013) and Bonsai (ASPLOS 2012).
 //!
 //! ```text
-//!   radixvm, ideas, bonsai: the figures as data
+//!   radixvm, radixvm_5_5, bonsai: the figures as data
 //!        │ plan: what this build has, which runs that takes
 //!        ▼
 //!   measure ──▶ store: a file per boot, found again after a stop
 //!        │ boots: guests differ, so the mean over as many as it takes to know it
 //!        │ value, curve: points where something was counted, the cost model between and beyond
 //!        ▼
-//!   results, with claims: the papers' numbers beside ours ──▶ JSON, page ──▶ compare
+//!   results ──▶ figures.json ──▶ compare
+//!        │ compact: one line for each series and number of CPUs
+//!        ▼
+//!   drawn again, with claims: the papers' numbers beside ours ──▶ pictures, page, the tables of docs/results/figures.md
 //! ```
+//!
+//! Whatever is drawn is drawn from the compact file, so that the one in the repository gives the pictures beside it.
 //!
 //! To add a program, a design or a scheme of counting to a figure is to add a line to its table; what this build does not know is
 //! listed in the results as not in it.
@@ -17,6 +22,7 @@
 pub mod bonsai;
 pub mod boots;
 pub mod claims;
+pub mod compact;
 pub mod compare;
 pub mod counts;
 pub mod curve;
@@ -25,6 +31,7 @@ pub mod job;
 pub mod measure;
 pub mod page;
 pub mod plan;
+pub mod publish;
 pub mod radixvm;
 pub mod radixvm_5_5;
 pub mod results;
@@ -37,6 +44,7 @@ use abi::config::{Choice, Design, Refs, Tables};
 
 use claims::Claim;
 use launch::guest::system::System;
+use launch::meter::report::palette;
 use times::Split;
 
 /// A figure or table of a paper.
@@ -163,6 +171,20 @@ pub enum Machine {
     Linux,
 }
 
+impl Series {
+    /// The number of its colour: that of its system, or of its writers.
+    pub fn color(&self) -> usize {
+        let writers = WRITERS.iter().position(|writers| *writers == self.work.apart);
+        let system = self.on.system().map_or(palette::OTHERS, palette::of);
+        writers.map_or(system, |at| palette::OTHERS + at)
+    }
+}
+
+/// Numbers of writers that have a colour.
+const WRITERS: [u16; 5] = [1, 5, 10, 20, 40];
+
+/// RadixVM as it comes, with tables that follow how memory is shared. The paper has no such.
+pub const ADAPTIVE: Machine = ours("radix", "adaptive", "refcache");
 /// The paper's RadixVM.
 pub const RADIX: Machine = ours("radix", "percore", "refcache");
 /// RadixVM with one page table.

@@ -2,63 +2,64 @@
 //! elsewhere.
 
 use super::claims::Compared;
-use super::curve::{Curve, PAPER};
-use super::results::{Drawn, Plotted, Results};
-use super::tables;
-use launch::meter::report::chart::{self, Chart, short};
+use super::compact::{Compact, Origin};
+use super::curve::{Counted, Curve, PAPER};
+use super::results::{Drawn, Plotted};
+use super::{publish, tables};
+use launch::meter::report::chart::{self, Chart, Mark, Said, short};
 use launch::meter::report::html::{escape, table};
 use launch::meter::report::law::model_text;
 use launch::meter::report::scale::Axis;
 use launch::meter::report::style::CSS;
-use launch::meter::row::Row;
 use launch::table::count;
 
 const TITLE: &str = "The figures of RadixVM and Bonsai";
 
 const READING: &str = "<p>Dots: predicted from what was counted in a guest with that many virtual CPUs. Solid lines join them by the cost model \
-below; dashed, beyond the most CPUs counted, they go on as counts per round went on before; shaded: up to counts staying as they were. Axes and \
+below. Dashed, beyond the most CPUs counted, they go on as counts per round went on before. Shaded: up to counts staying as they were. \
+Diamonds: what the paper's text says, in the colour of its curve; a factor is taken of our value. Axes and \
 names are the papers'. None of it was timed on a large machine: the shape is the prediction, not the height.</p>";
 
-/// The page for these results.
-pub fn page(results: &Results) -> String {
-    let figures: String = results.figures.iter().map(figure).collect();
+/// What marks mean.
+const KEY: &[(Mark, &str)] = &[
+    (Mark::Dot, "counted"),
+    (Mark::Dashed, "predicted"),
+    (Mark::Shaded, "to: counts stay"),
+    (Mark::Diamond, "the paper"),
+];
+/// The least that the end of a curve may be of the chart's top: a lower one would lie on the axis.
+const LOWEST: f64 = 0.05;
+
+/// The page of a compact file.
+pub fn page(compact: &Compact) -> String {
+    let figures = compact.figures();
+    let sections: String = figures.iter().map(figure).collect();
+    let claims = publish::claims(&figures);
+    let heading = publish::HEADING;
+    let rows = claims.iter().map(publish::row);
     format!(
         "<!doctype html>\n<html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">\n\
-         <title>{TITLE}</title>\n<style>{CSS}</style>\n<h1>{TITLE}</h1>\n{}{READING}{figures}{}</html>\n",
-        summary(results),
+         <title>{TITLE}</title>\n<style>{CSS}</style>\n<h1>{TITLE}</h1>\n{}{READING}<h2>The papers' claims, worst first</h2>\n{}{sections}{}</html>\n",
+        summary(&compact.origin, &figures),
+        table(&heading, rows),
         model_text()
     )
 }
 
-fn summary(results: &Results) -> String {
-    let Results { identity, quick, .. } = results;
-    let effort = if *quick { "a quick run: few rounds" } else { "a full run" };
-    let rows = results.figures.iter().flat_map(|figure| figure.panels.iter().flat_map(|panel| &panel.series));
-    let metered = rows.flat_map(|curve| curve.counts.last()).collect::<Vec<_>>();
-    let mut tools: Vec<String> = metered.iter().map(|row| row.kernel.clone()).collect();
-    tools.extend(metered.first().map(|row| format!("QEMU {}, huge pages {}", row.qemu, row.huge)));
-    tools.sort();
-    tools.dedup();
+fn summary(origin: &Origin, figures: &[Drawn]) -> String {
     let links: Vec<String> =
-        results.figures.iter().map(|of| format!("<a href=\"#{}\">{}</a>", of.id, of.id)).collect();
-    format!(
-        "<p class=soft>Commit {}; {effort}; {}; on {} × {}, {}.</p>\n<p>{}</p>\n",
-        escape(&identity.commit),
-        escape(&tools.join(", ")),
-        identity.processors,
-        escape(&identity.processor),
-        escape(&identity.host),
-        links.join(" · ")
-    )
+        figures.iter().map(|of| format!("<a href=\"#{}\">{}</a>", of.id, of.id)).collect();
+    let said: String =
+        publish::origin(origin, figures).iter().map(|text| format!("<p>{}</p>\n", escape(text))).collect();
+    format!("{said}<p>{}</p>\n", links.join(" · "))
 }
 
 fn figure(figure: &Drawn) -> String {
-    let plots: String = figure.panels.iter().map(|panel| plot(figure, panel)).collect();
+    let plots: String =
+        figure.panels.iter().filter(|panel| panel.is_drawn()).map(|panel| plot(figure, panel)).collect();
     let claims =
         figure.panels.iter().flat_map(|panel| panel.claims.iter().map(move |claim| (panel.title, claim)));
-    let mut missing: Vec<String> =
-        figure.panels.iter().flat_map(|panel| &panel.series).flat_map(missing).collect();
-    missing.dedup();
+    let missing: Vec<String> = figure.panels.iter().flat_map(missing).collect();
     let missing = if missing.is_empty() {
         String::new()
     } else {
@@ -81,35 +82,72 @@ fn figure(figure: &Drawn) -> String {
 fn plot(figure: &Drawn, panel: &Plotted) -> String {
     let title = format!("{}: {} over {}", panel.title, figure.y, figure.x);
     format!(
-        "<figure>{}<figcaption>{}</figcaption>{}</figure>\n",
+        "<figure>{}<figcaption>{}</figcaption>{}{}</figure>\n",
         picture(figure, panel).svg(),
         escape(&title),
-        numbers(figure, panel)
+        numbers(figure, panel),
+        serial(panel)
     )
+}
+
+/// The serial parts of jobs.
+fn serial(panel: &Plotted) -> String {
+    let parts = publish::serial_parts(panel).join("; ");
+    if parts.is_empty() {
+        String::new()
+    } else {
+        format!("<p class=soft>Serial part, from the speed-up counted: {}.</p>", escape(&parts))
+    }
 }
 
 /// The plot by itself.
 pub fn picture(figure: &Drawn, panel: &Plotted) -> Chart {
-    let drawn = panel.series.iter().enumerate().filter(|(_, curve)| !curve.points.is_empty());
-    Chart {
-        across: (figure.x, Axis::Linear),
-        up: (figure.y, Axis::Linear),
-        title: format!("{}: {}", figure.paper, panel.title),
-        curves: drawn.map(|(color, curve)| drawing(color, curve)).collect(),
-        ideal: None,
-    }
+    let curves: Vec<_> = panel.series.iter().filter(|curve| curve.is_drawn()).map(drawing).collect();
+    let mut said: Vec<Said> = panel.claims.iter().filter_map(|claim| said(claim, panel)).collect();
+    // Of a place of which the paper says two things, the first: a factor of another curve would be as far off as that.
+    let mut places = Vec::new();
+    said.retain(|said| {
+        let place = (said.color, said.place.0 as u64);
+        !places.contains(&place) && {
+            places.push(place);
+            true
+        }
+    });
+    let axis = axis(&curves, &said);
+    let title = format!("{}: {}", figure.paper, panel.title);
+    let across = (figure.x, Axis::Linear);
+    Chart { across, up: (figure.y, axis), heading: title.clone(), title, key: KEY, said, curves, ideal: None }
 }
 
-fn drawing(color: usize, curve: &Curve) -> chart::Curve {
+/// Linear as in the papers, but where a curve would end on the axis.
+fn axis(curves: &[chart::Curve], said: &[Said]) -> Axis {
+    let values = curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.1));
+    let highest = values.chain(said.iter().map(|said| said.place.1)).fold(0.0, f64::max);
+    let mut ends = curves.iter().filter_map(|curve| curve.points.last());
+    let flat = ends.any(|end| end.1 > 0.0 && end.1 < LOWEST * highest);
+    if flat { Axis::Logarithmic } else { Axis::Linear }
+}
+
+/// The paper's number beside our curve, if that is drawn.
+fn said(claim: &Compared, panel: &Plotted) -> Option<Said> {
+    let (label, x, y) = claim.said?;
+    let curve = panel.series.iter().find(|curve| curve.label == label && curve.is_drawn())?;
+    let text = format!("{}, section {}: {}", claim.what, claim.place, claim.paper);
+    Some(Said { place: (x, y), color: curve.color.0, text })
+}
+
+fn drawing(curve: &Curve) -> chart::Curve {
     let known_to = curve.points.iter().map(|point| point.0).fold(0.0, f64::max);
     let shown = || curve.line.iter().filter(|place| place.0 <= known_to.max(PAPER.into()));
     let points: Vec<_> = shown().map(|(x, y, _)| (*x, *y)).collect();
+    let (color, hollow) = curve.color;
     chart::Curve {
         label: curve.label.to_owned(),
         color,
+        hollow,
         points: if points.is_empty() { curve.points.clone() } else { points },
         known_to,
-        band: shown().filter(|place| place.0 >= known_to).copied().collect(),
+        band: shown().filter_map(|(x, low, high)| Some((*x, *low, (*high)?))).collect(),
         dots: curve.points.clone(),
     }
 }
@@ -135,77 +173,65 @@ fn numbers(figure: &Drawn, panel: &Plotted) -> String {
     if places.is_empty() { String::new() } else { table(&heading, places.iter().map(row)) }
 }
 
-fn missing(curve: &Curve) -> Vec<String> {
-    let item = |why: &str| format!("<li>{}: {}</li>", escape(curve.label), escape(why));
-    let absent = curve.not_in_this_build.iter().map(|what| item(&format!("not in this build ({what})")));
-    absent.chain(curve.skipped.iter().map(|why| item(&format!("skipped: {why}")))).collect()
+fn missing(panel: &Plotted) -> Vec<String> {
+    let absent = panel.series.iter().filter(|curve| !curve.is_drawn());
+    absent
+        .map(|curve| format!("<li>{}: {}: not in this run</li>", escape(panel.title), escape(curve.label)))
+        .collect()
 }
 
 fn claimed<'a>(claims: impl Iterator<Item = (&'static str, &'a Compared)>) -> String {
     let row = |(panel, claim): (&str, &Compared)| {
-        let ours = claim.ours.map_or_else(|| "–".to_owned(), short);
-        vec![format!("{panel}: {}", claim.what), claim.place.to_owned(), claim.paper.to_owned(), ours]
+        let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), short);
+        let first = [format!("{panel}: {}", claim.what), claim.place.to_owned(), claim.paper.to_owned()];
+        first.into_iter().chain([number(claim.counted), number(claim.ours)]).collect()
     };
     let rows: Vec<_> = claims.map(row).collect();
-    if rows.is_empty() { String::new() } else { table(&["", "section", "paper", "ours"], rows) }
+    let heading = ["", "section", "paper", "ours, counted", "ours, where the paper has it"];
+    if rows.is_empty() { String::new() } else { table(&heading, rows) }
 }
 
 /// What the curves come from.
 fn counts(figure: &Drawn) -> String {
-    let heading = [
-        "",
-        "CPUs",
-        "boots",
-        "rounds",
-        "instructions",
-        "transfers",
-        "mean",
-        "targets",
-        "faults",
-        "flushes",
-        "escapes",
-    ];
     let curves = figure.panels.iter().flat_map(|panel| panel.series.iter().map(move |curve| (panel, curve)));
-    let row = |(panel, curve): (&Plotted, &Curve), (row, boots): (&Row, &usize)| {
-        vec![
+    let row = |(panel, curve): (&Plotted, &Curve), of: &Counted| {
+        let counts = of.counts?;
+        let first = [
             format!("{}: {}", panel.title, curve.label),
-            row.cpus.to_string(),
-            boots.to_string(),
-            row.rounds.to_string(),
-            count(row.instructions.median.round() as i64),
-            short(row.transfers.median),
-            short(row.transfers.mean),
-            short(row.ipi_targets.mean),
-            short(row.faults.mean),
-            short(row.tlb_flushes.mean),
-            row.escapes.to_string(),
-        ]
+            short(of.x),
+            of.cpus.to_string(),
+            of.boots.to_string(),
+        ];
+        let counts = counts
+            .iter()
+            .enumerate()
+            .map(|(at, value)| if at == 0 { count(value.round() as i64) } else { short(*value) });
+        Some(first.into_iter().chain(counts).collect())
     };
-    let rows: Vec<_> = curves.flat_map(|of| of.1.counted().map(move |counted| row(of, counted))).collect();
+    let rows: Vec<_> =
+        curves.flat_map(|of| of.1.counted.iter().filter_map(move |counted| row(of, counted))).collect();
     if rows.is_empty() {
         return String::new();
     }
-    format!("<details><summary>Counts per round</summary>{}</details>\n", table(&heading, rows))
+    let heading =
+        ["", figure.x, "CPUs", "boots", "instructions", "transfers", "invalidations", "targets", "faults"];
+    format!("<details><summary>Counts per round, in the mean</summary>{}</details>\n", table(&heading, rows))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::curve::tests::filled;
-    use super::super::identity::Identity;
-    use super::super::{Plot, all};
+    use super::super::compact::tests::results;
+    use super::super::results::Results;
     use super::*;
 
-    fn results() -> Results {
-        let curve = |of: &super::super::Series| Curve { label: of.label, ..filled(Plot::PerRound(1.0)) };
-        let figures = all().map(|figure| Drawn::new(figure, |_, _, series| curve(series)).unwrap());
-        let figures = figures.collect();
-        Results { identity: Identity::here(), quick: true, cpus: vec![1, 2], measured: 0, kept: 0, figures }
+    fn page_of(results: &Results) -> String {
+        page(&Compact::of(results))
     }
 
     #[test]
     fn every_figure_has_its_plots_and_tables_and_nothing_comes_from_elsewhere() {
         let results = results();
-        let page = page(&results);
+        let page = page_of(&results);
         let plots: usize = results.figures.iter().map(|figure| figure.panels.len()).sum();
         assert_eq!(page.matches("<svg ").count(), plots);
         for figure in &results.figures {
@@ -224,10 +250,18 @@ mod tests {
     #[test]
     fn what_is_not_there_is_said() {
         let mut results = results();
-        let curve = &mut results.figures[0].panels[0].series[0];
-        *curve =
-            Curve { label: curve.label, not_in_this_build: Some("design x".to_owned()), ..Curve::default() };
-        let page = page(&results);
-        assert!(page.contains("RadixVM/8 MB: not in this build (design x)"));
+        results.figures[0].panels[0].series[0] = Curve { label: "RadixVM/8 MB", ..Curve::default() };
+        assert!(page_of(&results).contains("Metis: RadixVM/8 MB: not in this run"));
+    }
+
+    #[test]
+    fn a_curve_that_would_lie_on_the_axis_makes_it_logarithmic() {
+        let curve =
+            |height: f64| drawing(&super::super::curve::tests::curve("a", &[(1.0, height), (2.0, height)]));
+        let said = Said { place: (2.0, 100.0), color: 0, text: String::new() };
+        assert!(axis(&[curve(1.0), curve(10.0)], &[]) == Axis::Linear);
+        assert!(axis(&[curve(1.0), curve(100.0)], &[]) == Axis::Logarithmic);
+        assert!(axis(&[curve(1.0), curve(10.0)], &[said]) == Axis::Logarithmic);
+        assert!(axis(&[curve(0.0), curve(100.0)], &[]) == Axis::Linear);
     }
 }

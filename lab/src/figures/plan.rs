@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(names.len(), runs.len());
         let local = "local-metered-radix-percore-refcache-2cpus";
         assert_eq!(runs.iter().filter(|run| run.name() == local).count(), 1, "{names:?}");
-        assert_eq!(runs.len(), 2 * 4, "per-core and shared tables, Bonsai, and Linux: {names:?}");
+        assert_eq!(runs.len(), 2 * 5, "per-core, shared and adaptive tables, Bonsai, and Linux: {names:?}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::claims::Compared;
 use super::curve::Curve;
 use super::identity::Identity;
 use super::times::{self, Times};
-use super::{Across, Content, Figure, Panel, Series};
+use super::{Across, Content, Figure, Panel, Plot, Series};
 use crate::memory::row;
 
 /// Everything: the JSON.
@@ -57,6 +57,9 @@ pub struct Drawn {
 pub struct Plotted {
     /// What tells it from the others.
     pub title: &'static str,
+    /// What is drawn.
+    #[serde(skip)]
+    pub plot: Plot,
     /// Its curves.
     pub series: Vec<Curve>,
     /// The paper's numbers and ours.
@@ -69,23 +72,41 @@ impl Drawn {
         figure: &Figure,
         mut curve: impl FnMut(Across, &Panel, &Series) -> Curve,
     ) -> anyhow::Result<Self> {
-        let &Figure { id, paper, title, note, ref content } = figure;
+        let (across, _) = figure.content.panels();
+        Ok(match figure.content {
+            Content::Curves(_, panels) => {
+                Drawn::of_panels(figure, panels, |panel, of| curve(across, panel, of))
+            }
+            Content::Times(jobs) => {
+                let mut curves = |panel: &Panel| -> Vec<Curve> {
+                    panel.series.iter().map(|of| curve(across, panel, of)).collect()
+                };
+                let times = jobs.iter().flat_map(|job| times::rows(job, &curves(&job.panel))).collect();
+                Drawn { times, ..Drawn::empty(figure) }
+            }
+            Content::Memory => Drawn { rows: memory()?, ..Drawn::empty(figure) },
+        })
+    }
+
+    /// A figure of which nothing is known.
+    pub fn empty(&Figure { id, paper, title, note, ref content }: &Figure) -> Self {
         let (x, y) = match content {
             Content::Curves(axes, _) => (axes.across.label(), axes.up),
             Content::Times(_) => ("design", "seconds of all CPUs"),
             Content::Memory => ("program", "bytes"),
         };
-        let (across, panels) = content.panels();
-        let mut curves =
-            |panel: &Panel| panel.series.iter().map(|of| curve(across, panel, of)).collect::<Vec<_>>();
-        let (panels, times) = match content {
-            Content::Times(jobs) => {
-                (Vec::new(), jobs.iter().flat_map(|job| times::rows(job, &curves(&job.panel))).collect())
-            }
-            _ => (panels.iter().map(|panel| Plotted::new(panel, curves(panel))).collect(), Vec::new()),
-        };
-        let rows = if matches!(content, Content::Memory) { memory()? } else { Vec::new() };
-        Ok(Drawn { id, paper, title, note, x, y, panels, times, rows })
+        Drawn { id, paper, title, note, x, y, panels: Vec::new(), times: Vec::new(), rows: Vec::new() }
+    }
+
+    /// A figure of curves.
+    pub fn of_panels(
+        figure: &Figure,
+        panels: &[Panel],
+        mut curve: impl FnMut(&Panel, &Series) -> Curve,
+    ) -> Self {
+        let plotted =
+            |panel: &Panel| Plotted::new(panel, panel.series.iter().map(|of| curve(panel, of)).collect());
+        Drawn { panels: panels.iter().map(plotted).collect(), ..Drawn::empty(figure) }
     }
 }
 
@@ -103,8 +124,17 @@ impl Across {
 }
 
 impl Plotted {
-    fn new(panel: &Panel, series: Vec<Curve>) -> Self {
+    /// Whether any curve of it has a point.
+    pub fn is_drawn(&self) -> bool {
+        self.series.iter().any(Curve::is_drawn)
+    }
+
+    fn new(panel: &Panel, mut series: Vec<Curve>) -> Self {
+        for at in 1..series.len() {
+            let same = |other: &Curve| other.color.0 == series[at].color.0;
+            series[at].color.1 = series[..at].iter().any(same);
+        }
         let claims = panel.claims.iter().map(|claim| claim.compare(&series)).collect();
-        Plotted { title: panel.title, series, claims }
+        Plotted { title: panel.title, plot: panel.plot, series, claims }
     }
 }

@@ -1,6 +1,6 @@
 //! Where the time of a job goes: the Bonsai paper's table 1.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Timed;
 use super::curve::Curve;
@@ -9,7 +9,7 @@ use launch::meter::model::FREQUENCY;
 use launch::meter::row::Row;
 
 /// Seconds of all CPUs together for one job.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Split {
     /// In the program.
     pub user: f64,

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use abi::config::{Choice, Tables};
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::rebuild::{Cost, rebuild};
 use super::snapshot::Snapshot;
 use launch::place;
 
 /// One object of the JSON output.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// Its name.
     pub program: String,

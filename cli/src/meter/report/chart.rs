@@ -7,8 +7,10 @@ use super::scale::{Axis, BOTTOM, HEIGHT, LEFT, RIGHT, Scale, TOP, WIDTH, nice, p
 
 /// An axis of numbers of CPUs that double: 1, 2, 4, ...
 pub const CPUS: (&str, Axis) = ("CPUs", Axis::Logarithmic);
-/// The height of one line of the legend. Each curve has one.
-const LEGEND: f64 = 20.0;
+/// The height of one line of the heading, the legend or the key.
+const LEGEND: f64 = 19.0;
+/// Curves that a legend names below each other; more of them stand in two columns.
+const COLUMN: usize = 3;
 
 /// One curve.
 pub struct Curve {
@@ -16,6 +18,8 @@ pub struct Curve {
     pub label: String,
     /// Its colour.
     pub color: usize,
+    /// Whether its dots are hollow and its line is thin: another curve has the same colour.
+    pub hollow: bool,
     /// Its points: place and value.
     pub points: Vec<(f64, f64)>,
     /// The place from which on it is extrapolated, and dashed.
@@ -26,6 +30,29 @@ pub struct Curve {
     pub dots: Vec<(f64, f64)>,
 }
 
+/// What somebody else says of a place.
+pub struct Said {
+    /// Where, and the value there.
+    pub place: (f64, f64),
+    /// The colour of the curve that it is about.
+    pub color: usize,
+    /// Who says it, and what.
+    pub text: String,
+}
+
+/// What the key explains.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// A dot.
+    Dot,
+    /// A dashed line.
+    Dashed,
+    /// An area around a line.
+    Shaded,
+    /// A diamond.
+    Diamond,
+}
+
 /// A chart with its curves.
 pub struct Chart {
     /// The variable and the kind of the horizontal axis.
@@ -34,6 +61,12 @@ pub struct Chart {
     pub up: (&'static str, Axis),
     /// Its title.
     pub title: String,
+    /// A line above the chart; empty where the page around it has one.
+    pub heading: String,
+    /// What marks mean, those that are drawn.
+    pub key: &'static [(Mark, &'static str)],
+    /// What others say.
+    pub said: Vec<Said>,
     /// The curves.
     pub curves: Vec<Curve>,
     /// The curve through whose first point a line of perfect scaling is drawn.
@@ -52,14 +85,53 @@ impl Chart {
         self.name_axes(&mut svg);
         self.draw_ideal(&mut svg, &scale);
         self.curves.iter().for_each(|curve| draw(&mut svg, curve, &scale, self.across.0));
-        self.curves.iter().enumerate().for_each(|(place, curve)| legend(&mut svg, curve, place));
+        self.said.iter().for_each(|said| diamond(&mut svg, said, &scale));
+        self.head(&mut svg);
         svg + "</svg>"
+    }
+
+    /// Heading, legend and key, from above.
+    fn head(&self, svg: &mut String) {
+        if !self.heading.is_empty() {
+            let (x, y) = (LEFT, TOP + 4.0);
+            let _ =
+                writeln!(svg, "<text class=\"heading\" x=\"{x}\" y=\"{y}\">{}</text>", escape(&self.heading));
+        }
+        let top = TOP + if self.heading.is_empty() { 0.0 } else { LEGEND };
+        for (place, curve) in self.curves.iter().enumerate() {
+            let (column, line) = (place / self.lines(), place % self.lines());
+            let x = LEFT + 8.0 + (WIDTH - LEFT) / 2.0 * column as f64;
+            legend(svg, curve, (x, top + LEGEND * line as f64 + 2.0));
+        }
+        let y = top + LEGEND * self.lines() as f64 + 2.0;
+        let mut x = LEFT + 8.0;
+        for (mark, text) in self.key.iter().filter(|(mark, _)| self.has(*mark)) {
+            key(svg, *mark, text, (x, y));
+            // Letters are narrower than they are high.
+            x += 46.0 + 6.2 * text.chars().count() as f64;
+        }
+    }
+
+    /// Lines of the legend.
+    fn lines(&self) -> usize {
+        let curves = self.curves.len();
+        if curves > COLUMN { curves.div_ceil(2) } else { curves.max(1) }
+    }
+
+    fn has(&self, mark: Mark) -> bool {
+        match mark {
+            Mark::Dot => self.curves.iter().any(|curve| !curve.dots.is_empty()),
+            Mark::Dashed => self.curves.iter().any(Curve::goes_beyond),
+            Mark::Shaded => self.curves.iter().any(|curve| curve.band.len() > 1),
+            Mark::Diamond => !self.said.is_empty(),
+        }
     }
 
     /// Returns the chart as a file of its own, with its title and its style.
     pub fn file(&self, style: &str) -> String {
-        let root = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"640\" height=\"360\" ";
-        let body = self.svg().replacen("<svg ", root, 1);
+        let root =
+            format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" ");
+        let body = self.svg().replacen("<svg ", &root, 1);
         let title = format!(
             "<style>{style}</style><title>{}</title><rect class=\"paper\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>",
             escape(&self.title)
@@ -69,7 +141,8 @@ impl Chart {
     }
 
     fn scale(&self) -> Scale {
-        let points = || self.curves.iter().flat_map(|curve| curve.points.iter().chain(&curve.dots).copied());
+        let drawn = || self.curves.iter().flat_map(|curve| curve.points.iter().chain(&curve.dots).copied());
+        let points = || drawn().chain(self.said.iter().map(|said| said.place));
         let bands = self.curves.iter().flat_map(|curve| curve.band.iter().map(|(_, _, high)| *high));
         let right = points().map(|point| point.0).fold(f64::MIN_POSITIVE, f64::max);
         let high = points().map(|point| point.1).chain(bands).fold(0.0, f64::max);
@@ -79,8 +152,11 @@ impl Chart {
             Axis::Linear => (0.0, nice(high.max(0.1))),
             Axis::Logarithmic => powers_around(least.min(high), high),
         };
-        let top = TOP + LEGEND * self.curves.len() as f64;
-        Scale { across: self.across.1, axis: self.up.1, right, low, high, top }
+        let key = self.key.iter().any(|(mark, _)| self.has(*mark));
+        let lines = self.lines() + usize::from(key) + usize::from(!self.heading.is_empty());
+        let top = TOP + LEGEND * lines as f64;
+        let whole = points().all(|point| point.0.fract() == 0.0);
+        Scale { across: self.across.1, axis: self.up.1, right, low, high, top, whole }
     }
 
     fn name_axes(&self, svg: &mut String) {
@@ -143,28 +219,77 @@ fn draw(svg: &mut String, curve: &Curve, scale: &Scale, across: &str) {
     let beyond = curve.points.iter().copied().filter(|point| point.0 >= curve.known_to);
     for (class, line) in [("", scale.places(known)), (" beyond", scale.places(beyond))] {
         if line.contains(' ') {
-            let _ = writeln!(svg, "<polyline class=\"curve s{color}{class}\" points=\"{line}\"/>");
+            let style = curve.style();
+            let _ = writeln!(svg, "<polyline class=\"{style}{class}\" points=\"{line}\"/>");
         }
     }
-    for dot in &curve.dots {
-        let (x, y) = (scale.x(dot.0), scale.y(dot.1));
-        let _ = writeln!(
-            svg,
-            "<circle class=\"f{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{} {across}: {}</title></circle>",
-            short(dot.0),
-            short(dot.1)
-        );
+    for (x, y) in &curve.dots {
+        let text = format!("{} {across}: {}", short(*x), short(*y));
+        dot(svg, curve, (scale.x(*x), scale.y(*y)), &text);
     }
 }
 
-fn legend(svg: &mut String, curve: &Curve, place: usize) {
-    let (x, y, color) = (LEFT + 8.0, TOP + LEGEND * place as f64 + 2.0, curve.color);
-    let _ = writeln!(
-        svg,
-        "<line class=\"curve s{color}\" x1=\"{x}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\" />",
-        x + 22.0
-    );
-    let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">{}</text>", x + 30.0, y + 4.0, escape(&curve.label));
+fn legend(svg: &mut String, curve: &Curve, (x, y): (f64, f64)) {
+    let (style, end) = (curve.style(), x + 22.0);
+    let _ = writeln!(svg, "<line class=\"{style}\" x1=\"{x}\" x2=\"{end}\" y1=\"{y}\" y2=\"{y}\" />");
+    dot(svg, curve, (x + 11.0, y), "");
+    name(svg, (x + 30.0, y), &curve.label);
+}
+
+fn name(svg: &mut String, (x, y): (f64, f64), text: &str) {
+    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{:.1}\">{}</text>", y + 4.0, escape(text));
+}
+
+/// A mark in no curve's colour, and what it means.
+fn key(svg: &mut String, mark: Mark, text: &str, (x, y): (f64, f64)) {
+    let _ = match mark {
+        Mark::Dot => writeln!(svg, "<circle class=\"key\" cx=\"{}\" cy=\"{y}\" r=\"3.5\"/>", x + 11.0),
+        Mark::Dashed => {
+            writeln!(
+                svg,
+                "<line class=\"key beyond\" x1=\"{x}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\" />",
+                x + 22.0
+            )
+        }
+        Mark::Shaded => {
+            writeln!(svg, "<rect class=\"key band\" x=\"{x}\" y=\"{}\" width=\"22\" height=\"12\"/>", y - 6.0)
+        }
+        Mark::Diamond => writeln!(svg, "<path class=\"key said\" d=\"{}\"/>", rhombus((x + 11.0, y))),
+    };
+    name(svg, (x + 28.0, y), text);
+}
+
+fn rhombus((x, y): (f64, f64)) -> String {
+    format!("M{:.1},{y:.1}L{x:.1},{:.1}L{:.1},{y:.1}L{x:.1},{:.1}Z", x - 6.0, y - 6.0, x + 6.0, y + 6.0)
+}
+
+fn diamond(svg: &mut String, Said { place, color, text }: &Said, scale: &Scale) {
+    let shape = rhombus((scale.x(place.0), scale.y(place.1)));
+    let _ =
+        writeln!(svg, "<path class=\"said s{color}\" d=\"{shape}\"><title>{}</title></path>", escape(text));
+}
+
+/// A dot of a curve; `text` is what a pointer over it shows.
+fn dot(svg: &mut String, curve: &Curve, (x, y): (f64, f64), text: &str) {
+    let (kind, color) = if curve.hollow { ("hollow s", curve.color) } else { ("f", curve.color) };
+    let _ = write!(svg, "<circle class=\"{kind}{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"");
+    let _ = if text.is_empty() {
+        writeln!(svg, "/>")
+    } else {
+        writeln!(svg, "><title>{}</title></circle>", escape(text))
+    };
+}
+
+impl Curve {
+    /// The classes of its line.
+    fn style(&self) -> String {
+        let thin = if self.hollow { " thin" } else { "" };
+        format!("curve s{}{thin}", self.color)
+    }
+
+    fn goes_beyond(&self) -> bool {
+        self.points.iter().filter(|point| point.0 >= self.known_to).count() > 1
+    }
 }
 
 /// Formats a number with few digits: 12500 as 12.5k.
@@ -189,6 +314,7 @@ mod tests {
         Curve {
             label: "a < b".to_owned(),
             color: 1,
+            hollow: false,
             dots: points.clone(),
             points,
             known_to,
@@ -196,23 +322,46 @@ mod tests {
         }
     }
 
+    const KEY: &[(Mark, &str)] =
+        &[(Mark::Dashed, "guess"), (Mark::Shaded, "range"), (Mark::Diamond, "theirs")];
+
+    fn chart(axis: Axis, curves: Vec<Curve>) -> Chart {
+        let (title, heading) = ("t".to_owned(), String::new());
+        Chart {
+            across: CPUS,
+            up: ("", axis),
+            title,
+            heading,
+            key: KEY,
+            said: Vec::new(),
+            curves,
+            ideal: None,
+        }
+    }
+
+    #[test]
+    fn the_key_explains_what_is_drawn_and_nothing_else() {
+        let curves = || vec![curve(&[(1.0, 10.0), (2.0, 20.0), (4.0, 40.0)], 2.0)];
+        let svg = chart(Axis::Linear, curves()).svg();
+        assert!(svg.contains(">guess<") && !svg.contains(">range<") && !svg.contains(">theirs<"), "{svg}");
+        let said = vec![Said { place: (4.0, 80.0), color: 1, text: "a paper: 80".to_owned() }];
+        let svg = Chart { said, heading: "Above <all>".to_owned(), ..chart(Axis::Linear, curves()) }.svg();
+        assert!(
+            svg.contains(">theirs<") && svg.contains("a paper: 80") && svg.contains("Above &lt;all&gt;"),
+            "{svg}"
+        );
+    }
+
     #[test]
     fn what_is_known_is_solid_and_what_is_not_is_dashed() {
         let curves = vec![curve(&[(1.0, 10.0), (2.0, 20.0), (4.0, 40.0), (8.0, 80.0)], 4.0)];
-        let svg = Chart {
-            across: CPUS,
-            up: ("", Axis::Logarithmic),
-            title: "t".to_owned(),
-            curves,
-            ideal: Some(0),
-        }
-        .svg();
+        let svg = Chart { ideal: Some(0), ..chart(Axis::Logarithmic, curves) }.svg();
         assert_eq!(svg.matches("<polyline class=\"curve").count(), 2, "{svg}");
         assert!(
             svg.contains("beyond") && svg.contains("class=\"ideal\"") && svg.contains("a &lt; b"),
             "{svg}"
         );
-        assert_eq!(svg.matches("<circle").count(), 4);
+        assert_eq!(svg.matches("<circle").count(), 4 + 1, "and one in the legend");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
     }
 
@@ -220,8 +369,7 @@ mod tests {
     fn nothing_but_zeroes_can_be_drawn() {
         for axis in [Axis::Linear, Axis::Logarithmic] {
             let curves = vec![curve(&[(1.0, 0.0), (4.0, 0.0)], 4.0)];
-            let svg =
-                Chart { across: CPUS, up: ("", axis), title: String::new(), curves, ideal: Some(0) }.svg();
+            let svg = Chart { ideal: Some(0), ..chart(axis, curves) }.svg();
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
     }

@@ -1,9 +1,9 @@
 //! The page's curves: predicted speed, and counts per round, over numbers of CPUs.
 
-use super::chart::{CPUS, Chart, Curve, short};
+use super::chart::{CPUS, Chart, Curve, Mark, short};
 use super::html::{escape, table};
 use super::scale::Axis;
-use super::{style, systems};
+use super::{palette, style, systems};
 use crate::guest::system::System;
 use crate::meter::model::{self, Point};
 use crate::meter::row::{Cell, Row};
@@ -42,7 +42,7 @@ pub fn curves(cells: &[Cell]) -> String {
 }
 
 fn speeds(cells: &[Cell]) -> Chart {
-    let curve = |(color, system): (usize, System)| {
+    let curve = |system: System| {
         let measured: Vec<&Cell> = cells.iter().filter(|cell| cell.system == system).collect();
         let known_to = measured.iter().map(|cell| f64::from(cell.row.cpus)).fold(1.0, f64::max);
         let points = points(cells, system);
@@ -50,7 +50,8 @@ fn speeds(cells: &[Cell]) -> Chart {
         let dot = |cell: &&Cell| (f64::from(cell.row.cpus), cell.row.predicted_rounds_per_s.mean);
         Curve {
             label: system.label(),
-            color,
+            color: palette::of(system),
+            hollow: false,
             band: beyond.map(|point| (point.cpus.into(), point.growing, point.steady)).collect(),
             points: points.iter().map(|point| (point.cpus.into(), point.growing)).collect(),
             known_to,
@@ -59,25 +60,39 @@ fn speeds(cells: &[Cell]) -> Chart {
     };
     let title = "Predicted rounds per second of all CPUs. Dots: from counts at that number of CPUs. Dashed: beyond what was \
                  counted, if counts go on as before. Shaded: up to the curve of counts that stay as they are. Dotted: perfect scaling.";
-    let curves = systems(cells).into_iter().enumerate().map(curve).collect();
-    Chart { across: CPUS, up: ("", Axis::Logarithmic), title: title.to_owned(), curves, ideal: Some(0) }
+    let curves = systems(cells).into_iter().map(curve).collect();
+    Chart { key: KEY, ideal: Some(0), ..chart(Axis::Logarithmic, title, curves) }
 }
 
 fn counts(cells: &[Cell], title: &str, of: fn(&Row) -> &Summary) -> Chart {
-    let curve = |(color, system): (usize, System)| {
+    let curve = |system: System| {
         let measured = || cells.iter().filter(move |cell| cell.system == system).map(|cell| &cell.row);
         let points: Vec<_> = measured().map(|row| (f64::from(row.cpus), of(row).median)).collect();
         Curve {
             label: system.label(),
-            color,
+            color: palette::of(system),
+            hollow: false,
             band: measured().map(|row| (row.cpus.into(), of(row).p10, of(row).p90)).collect(),
             known_to: f64::INFINITY,
             dots: points.clone(),
             points,
         }
     };
-    let curves = systems(cells).into_iter().enumerate().map(curve).collect();
-    Chart { across: CPUS, up: ("", Axis::Linear), title: title.to_owned(), curves, ideal: None }
+    let curves = systems(cells).into_iter().map(curve).collect();
+    chart(Axis::Linear, title, curves)
+}
+
+/// What the marks of the first chart mean.
+const KEY: &[(Mark, &str)] = &[
+    (Mark::Dot, "from counts"),
+    (Mark::Dashed, "counts go on as before"),
+    (Mark::Shaded, "to: counts stay as they are"),
+];
+
+/// The title of a chart stands below it.
+fn chart(axis: Axis, title: &str, curves: Vec<Curve>) -> Chart {
+    let (title, heading) = (title.to_owned(), String::new());
+    Chart { across: CPUS, up: ("", axis), title, heading, key: &[], said: Vec::new(), curves, ideal: None }
 }
 
 /// Returns the first chart as a picture of its own.

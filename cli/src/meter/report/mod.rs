@@ -6,6 +6,7 @@ mod curves;
 pub mod html;
 pub mod law;
 mod page;
+pub mod palette;
 mod phases;
 pub mod scale;
 pub mod style;

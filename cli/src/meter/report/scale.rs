@@ -3,7 +3,7 @@
 /// The width of the paper.
 pub const WIDTH: f64 = 640.0;
 /// The height of the paper.
-pub const HEIGHT: f64 = 360.0;
+pub const HEIGHT: f64 = 400.0;
 /// Room for labels at the left.
 pub const LEFT: f64 = 72.0;
 /// Room for half a label at the right.
@@ -36,6 +36,8 @@ pub struct Scale {
     pub high: f64,
     /// The place of the top.
     pub top: f64,
+    /// Whether only whole numbers lie across.
+    pub whole: bool,
 }
 
 impl Scale {
@@ -69,10 +71,16 @@ impl Scale {
     /// Returns the values that are named below the chart.
     pub fn marks(&self) -> Vec<f64> {
         let marks = match self.across {
-            Axis::Linear => (0..=8).map(|part| nice(self.right / 8.0) * f64::from(part)).collect::<Vec<_>>(),
+            Axis::Linear => (0..=8).map(|part| self.step() * f64::from(part)).collect::<Vec<_>>(),
             Axis::Logarithmic => (0..8).map(|power| f64::from(1 << power)).collect(),
         };
         marks.into_iter().filter(|value| *value <= self.right).collect()
+    }
+
+    /// Returns the distance from one mark to the next.
+    fn step(&self) -> f64 {
+        let step = nice(self.right / 8.0);
+        if self.whole { step.max(1.0).ceil() } else { step }
     }
 
     /// Returns the values that have a line across the chart.
@@ -104,4 +112,26 @@ pub fn powers_around(least: f64, high: f64) -> (f64, f64) {
     }
     let (low, high) = (least.log10().floor(), high.log10().ceil());
     (10f64.powf(low), 10f64.powf(high.max(low + 1.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_mark_lies_between_two_cores() {
+        for right in [1.0, 2.0, 5.0, 11.0, 20.0, 80.0, 128.0] {
+            let scale = Scale {
+                across: Axis::Linear,
+                axis: Axis::Linear,
+                right,
+                low: 0.0,
+                high: 1.0,
+                top: 0.0,
+                whole: true,
+            };
+            let marks = scale.marks();
+            assert!(marks.len() > 1 && marks.iter().all(|mark| mark.fract() == 0.0), "{right}: {marks:?}");
+        }
+    }
 }

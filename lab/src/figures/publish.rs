@@ -1,0 +1,367 @@
+//! What the repository keeps of a run: the compact file, pictures and page in docs/results/figures, and the tables in docs/results/figures.md.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::claims::Compared;
+use super::compact::{Compact, Origin};
+use super::curve::{Counted, Curve};
+use super::results::{Drawn, Plotted};
+use super::{Plot, page};
+use launch::meter::report::chart::short;
+use launch::meter::report::style;
+use launch::place;
+use launch::table::count;
+
+/// The folder of the kept files.
+const FOLDER: &str = "docs/results/figures";
+/// The compact file in any folder.
+pub const COUNTS: &str = "counts.json";
+/// The page that quotes them, with what is generated between these two lines.
+const DOCUMENT: &str = "docs/results/figures.md";
+const BEGIN: &str = "<!-- from figures/counts.json, by `radixvm bench figures --draw docs/results/figures/counts.json --publish` -->\n";
+const END: &str = "<!-- end of what is generated -->\n";
+
+/// Columns of the table of claims.
+pub const HEADING: [&str; 7] =
+    ["claim", "section", "paper", "here, counted", "counted to", "here, at the paper's place", "short by"];
+
+/// A claim with its figure and plot.
+pub struct Claimed<'a> {
+    figure: &'a str,
+    panel: &'a str,
+    claim: &'a Compared,
+}
+
+/// All claims: those that fall short most come first, those of which nothing is known last.
+pub fn claims(figures: &[Drawn]) -> Vec<Claimed<'_>> {
+    let panels = figures.iter().flat_map(|figure| figure.panels.iter().map(move |panel| (figure.id, panel)));
+    let mut claims: Vec<Claimed<'_>> = panels
+        .flat_map(|(figure, panel)| {
+            panel.claims.iter().map(move |claim| Claimed { figure, panel: panel.title, claim })
+        })
+        .collect();
+    claims.sort_by(|a, b| b.claim.short.unwrap_or(0.0).total_cmp(&a.claim.short.unwrap_or(0.0)));
+    claims
+}
+
+/// A claim's cells.
+pub fn row(of: &Claimed<'_>) -> Vec<String> {
+    let claim = of.claim;
+    let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), short);
+    let short_by = match (claim.holds, claim.short) {
+        (Some(false), Some(short)) => format!("{short:.2}x"),
+        (Some(_), _) => "holds".to_owned(),
+        (None, _) => "not known".to_owned(),
+    };
+    vec![
+        of.name(),
+        claim.place.split(": ").next().unwrap_or_default().to_owned(),
+        claim.paper.to_owned(),
+        number(claim.counted),
+        claim.counted_to.map_or_else(|| "–".to_owned(), |cpus| format!("{cpus} CPUs")),
+        number(claim.ours),
+        short_by,
+    ]
+}
+
+impl Claimed<'_> {
+    fn name(&self) -> String {
+        {
+            let Claimed { figure, panel, claim: Compared { what, place, .. } } = self;
+            // The section says more where several claims are about one curve.
+            let more = place.split_once(": ").map_or_else(String::new, |(_, more)| format!(", {more}"));
+            format!("{figure} {panel}: {what}{more}")
+        }
+    }
+}
+
+/// What is to be known of the counts before they are read, one paragraph each.
+pub fn origin(origin: &Origin, figures: &[Drawn]) -> Vec<String> {
+    let curves = figures.iter().flat_map(|figure| figure.panels.iter().flat_map(|panel| &panel.series));
+    let counted = || curves.clone().flat_map(|curve| &curve.counted);
+    let mut cpus: Vec<u16> = counted().map(|of| of.cpus).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let most = cpus.last().copied().unwrap_or(0);
+    let listed = cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let dirty = if origin.commit.ends_with("-dirty") {
+        " (with files changed since: not reproducible from the commit alone)"
+    } else {
+        ""
+    };
+    let effort = if origin.effort == "quick" { "A quick run, of few rounds" } else { "A full run" };
+    let first = format!(
+        "Counts of commit {}{dirty}. {effort}, under QEMU {}, on {}; huge pages: {}. Counted at {listed} CPUs: everything beyond {most} is \
+         predicted by extrapolation, which is {:.0} % of an axis that ends at 80.",
+        origin.commit,
+        origin.qemu,
+        origin.kernels.iter().map(kernel).collect::<Vec<_>>().join(" and "),
+        origin.huge,
+        100.0 * (1.0 - f64::from(most) / 80.0).max(0.0)
+    );
+    [first].into_iter().chain(origin.notes.iter().cloned()).collect()
+}
+
+/// Linux says of itself a version only.
+fn kernel(name: &String) -> String {
+    if name.starts_with(|first: char| first.is_ascii_digit()) {
+        format!("Linux {name}")
+    } else {
+        name.clone()
+    }
+}
+
+/// The serial part of each series of a plot of jobs.
+pub fn serial_parts(panel: &Plotted) -> Vec<String> {
+    let part = |curve: &Curve| {
+        let part = curve.serial_part().filter(|_| panel.plot == Plot::Jobs)?;
+        let bound =
+            if part > 0.0 { format!(", so at most {:.0} times one core", 1.0 / part) } else { String::new() };
+        Some(format!("{} {:.1} %{bound}", curve.label, 100.0 * part))
+    };
+    panel.series.iter().filter_map(part).collect()
+}
+
+/// The generated part of the document.
+fn document(compact: &Compact) -> String {
+    let figures = compact.figures();
+    let claims = claims(&figures);
+    let said = origin(&compact.origin, &figures).join("\n\n");
+    let table = markdown(&HEADING, claims.iter().map(row));
+    format!(
+        "{said}\n\n{}\n### Paper and here\n\nWorst first. Where the paper gives a number, ours may fall short of it by a tenth.\n\n{table}\n{}\n{}",
+        failures(&claims),
+        jobs(&figures),
+        by_counts(&figures)
+    )
+}
+
+/// The claims that do not come out, by the reason, and those of which nothing is known.
+fn failures(claims: &[Claimed<'_>]) -> String {
+    let failed: Vec<_> = claims.iter().filter(|of| of.claim.holds == Some(false)).collect();
+    let mut reasons: Vec<&str> = failed.iter().map(|of| of.claim.why).collect();
+    let mut seen = Vec::new();
+    reasons.retain(|why| {
+        !seen.contains(why) && {
+            seen.push(*why);
+            true
+        }
+    });
+    let item = |why: &str| {
+        let of = failed.iter().filter(|of| of.claim.why == why);
+        let ours = |of: &Claimed<'_>| of.claim.ours.map_or_else(String::new, short);
+        let of: Vec<String> = of
+            .map(|of| format!("{}: {} here, {} in the paper", of.name(), ours(of), of.claim.paper))
+            .collect();
+        let why = if why.is_empty() { "not explained yet" } else { why };
+        format!("- **{}.** Reason: {why}.\n", of.join("; "))
+    };
+    let items: String = reasons.into_iter().map(item).collect();
+    format!("### What does not come out\n\n{items}{}", unknown(claims))
+}
+
+/// Claims about curves that this run has not, or not far enough.
+fn unknown(claims: &[Claimed<'_>]) -> String {
+    let unknown: Vec<String> =
+        claims.iter().filter(|of| of.claim.holds.is_none()).map(Claimed::name).collect();
+    if unknown.is_empty() {
+        return String::new();
+    }
+    let why = "the run has no such curve, or counted too few CPUs to go on from (two numbers above that of the writers)";
+    format!("- **Not known: {}.** Reason: {why}.\n", unknown.join("; "))
+}
+
+fn jobs(figures: &[Drawn]) -> String {
+    let item = |figure: &Drawn, panel: &Plotted| {
+        let parts = serial_parts(panel);
+        (!parts.is_empty()).then(|| format!("- {} {}: {}.\n", figure.id, panel.title, parts.join("; ")))
+    };
+    let items: String = figures
+        .iter()
+        .flat_map(|figure| figure.panels.iter().filter_map(move |panel| item(figure, panel)))
+        .collect();
+    format!(
+        "### Serial parts of the jobs\n\nBy Amdahl's law, from the speed-up at the most CPUs counted. The prediction cannot pass these bounds.\n\n{items}"
+    )
+}
+
+/// What the plots of single operations come from, at the fewest and the most CPUs.
+fn by_counts(figures: &[Drawn]) -> String {
+    let heading =
+        ["figure", "series", "at", "CPUs", "instructions", "transfers", "invalidations", "targets", "faults"];
+    let rows = |figure: &Drawn, panel: &Plotted| -> Vec<Vec<String>> {
+        if panel.plot == Plot::Jobs {
+            return Vec::new();
+        }
+        let ends = |curve: &Curve| -> Vec<Counted> {
+            let mut ends: Vec<Counted> =
+                curve.counted.first().into_iter().chain(curve.counted.last()).cloned().collect();
+            ends.dedup_by_key(|of| of.x as u64);
+            ends
+        };
+        let row = |curve: &Curve, of: &Counted| {
+            let [instructions, rest @ ..] = of.counts?;
+            let words = [
+                format!("{} {}", figure.id, panel.title),
+                curve.label.to_owned(),
+                short(of.x),
+                of.cpus.to_string(),
+            ];
+            let instructions = count(instructions.round() as i64);
+            Some(words.into_iter().chain([instructions]).chain(rest.map(short)).collect())
+        };
+        panel
+            .series
+            .iter()
+            .flat_map(|curve| ends(curve).into_iter().filter_map(move |of| row(curve, &of)))
+            .collect()
+    };
+    let panels = figures.iter().flat_map(|figure| figure.panels.iter().map(move |panel| (figure, panel)));
+    let mut seen = Vec::new();
+    // Two figures of the same runs are one.
+    let new = |row: &Vec<String>| {
+        let run = row[1..].to_vec();
+        let is_new = !seen.contains(&run);
+        seen.push(run);
+        is_new
+    };
+    let table = markdown(&heading, panels.flat_map(|(figure, panel)| rows(figure, panel)).filter(new));
+    format!(
+        "### By counts\n\nMeans per round, at the first and the last place of each curve. Figures of whole jobs are left out.\n\n{table}"
+    )
+}
+
+fn markdown(heading: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let first = line(heading.iter().map(|cell| (*cell).to_owned()).collect());
+    first + &format!("|{}\n", "---|".repeat(heading.len())) + &rows.map(line).collect::<String>()
+}
+
+/// The files that a compact file gives, by name: itself, a picture of each plot, the page.
+///
+/// # Errors
+/// None that is known of.
+pub fn files(compact: &Compact) -> Result<Vec<(String, String)>> {
+    let mut files = vec![(COUNTS.to_owned(), compact.text()?)];
+    for figure in &compact.figures() {
+        for panel in figure.panels.iter().filter(|panel| panel.is_drawn()) {
+            let plain = panel.title.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+            files.push((format!("{}-{plain}.svg", figure.id), page::picture(figure, panel).file(style::CSS)));
+        }
+    }
+    files.push(("index.html".to_owned(), page::page(compact)));
+    Ok(files)
+}
+
+/// Writes these files.
+///
+/// # Errors
+/// A folder that cannot be written.
+pub fn write(folder: &Path, files: &[(String, String)]) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    for (name, text) in files {
+        let file = folder.join(name);
+        fs::write(&file, text).with_context(|| file.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Whether counts of this commit may be kept.
+///
+/// # Errors
+/// The tree has changes, so that nobody can make the same kernel again.
+pub fn check(commit: &str) -> Result<()> {
+    ensure!(
+        !commit.ends_with("-dirty") && commit != "unknown",
+        "--publish keeps counts of a commit, and this tree is {commit}: commit the changes first"
+    );
+    Ok(())
+}
+
+/// Writes the kept files and the document of this repository.
+///
+/// # Errors
+/// A file that cannot be written; a document without its two lines.
+pub fn publish(compact: &Compact) -> Result<()> {
+    let path = place::root().join(DOCUMENT);
+    let old = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let new = filled(&old, compact)?;
+    write(&place::root().join(FOLDER), &files(compact)?)?;
+    fs::write(&path, new).with_context(|| path.display().to_string())
+}
+
+/// The document with what is generated.
+fn filled(document_text: &str, compact: &Compact) -> Result<String> {
+    let parts =
+        document_text.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
+    let Some((head, tail)) = parts else { bail!("{DOCUMENT}: there are no two lines for what is generated") };
+    Ok(format!("{head}{BEGIN}\n{}\n{END}{tail}", document(compact).trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::compact::tests::results;
+    use super::*;
+
+    fn kept() -> Compact {
+        let path = place::root().join(FOLDER).join(COUNTS);
+        Compact::parse(&fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_kept_page_pictures_and_tables_are_those_of_the_kept_counts() {
+        let compact = kept();
+        for (name, text) in files(&compact).unwrap() {
+            let path = place::root().join(FOLDER).join(&name);
+            let there = fs::read_to_string(&path).unwrap_or_default();
+            assert!(
+                there == text,
+                "{name} is another: radixvm bench figures --draw {FOLDER}/{COUNTS} --publish"
+            );
+        }
+        let document = fs::read_to_string(place::root().join(DOCUMENT)).unwrap();
+        assert!(
+            filled(&document, &compact).unwrap() == document,
+            "{DOCUMENT} has other tables than the counts give"
+        );
+    }
+
+    #[test]
+    fn what_does_not_come_out_has_a_reason() {
+        let figures = kept().figures();
+        let unexplained: Vec<String> = claims(&figures)
+            .iter()
+            .filter(|of| of.claim.holds == Some(false) && of.claim.why.is_empty())
+            .map(Claimed::name)
+            .collect();
+        assert!(unexplained.is_empty(), "{unexplained:?}");
+    }
+
+    #[test]
+    fn the_worst_claim_comes_first() {
+        let compact = Compact::of(&results());
+        let figures = compact.figures();
+        let short: Vec<f64> = claims(&figures).iter().filter_map(|of| of.claim.short).collect();
+        assert!(short.len() > 20 && short.windows(2).all(|pair| pair[0] >= pair[1]), "{short:?}");
+    }
+
+    #[test]
+    fn counts_of_a_changed_tree_are_not_kept() {
+        assert!(check("0123abc").is_ok());
+        let error = check("0123abc-dirty").unwrap_err().to_string();
+        assert!(error.contains("commit the changes first"), "{error}");
+        check("unknown").unwrap_err();
+    }
+
+    #[test]
+    fn the_document_keeps_what_is_around() {
+        let compact = Compact::of(&results());
+        let text = filled(&format!("head\n{BEGIN}old\n{END}tail\n"), &compact).unwrap();
+        assert!(text.starts_with("head\n") && text.ends_with("tail\n") && !text.contains("\nold\n"));
+        assert_eq!(filled(&text, &compact).unwrap(), text);
+        filled("nothing", &compact).unwrap_err();
+    }
+}
