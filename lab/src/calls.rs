@@ -49,8 +49,8 @@ impl Call {
     }
 }
 
-/// All that can be measured, and what the guest test `calls_cost_no_more_than_is_said` holds it to. Ranges have 8 MiB where
-/// nothing else is said.
+/// All that can be measured, and what the guest test `calls_cost_no_more_than_is_said` holds it to. Ranges
+/// have 8 MiB where nothing else is said.
 #[rustfmt::skip]
 pub const CALLS: [Call; 25] = [
     Call::new("mmap", "microbench", &["mmap"]),
@@ -103,7 +103,8 @@ pub struct Cost {
     pub limit: f64,
 }
 
-/// Those whose names contain one of these words; all if there are none. A `quick` look leaves out threads and processes.
+/// Those whose names contain one of these words; all if there are none. A `quick` look leaves out threads
+/// and processes.
 pub fn chosen(words: &[String], quick: bool) -> Result<Vec<&'static Call>> {
     let known = |word: &String| CALLS.iter().any(|call| call.name.contains(word.as_str()));
     if let Some(word) = words.iter().find(|word| !known(word)) {

@@ -1,4 +1,5 @@
-//! The laboratory: what `radixvm bench` starts. It measures RadixVM and stock Linux with the same programs, and draws the papers' figures.
+//! The laboratory: what `radixvm bench` starts. It measures RadixVM and stock Linux with the same programs,
+//! and draws the papers' figures.
 #![forbid(unsafe_code)]
 
 mod calls;

@@ -46,7 +46,8 @@ pub struct Arguments {
     /// 1 and 2 CPUs unless --cpus is given, few rounds, one guest for each run
     #[arg(long)]
     quick: bool,
-    /// Text that a job of Metis, Psearchy or Dedup works on, about so much [default: 440K to 1M; as much as --memory holds]
+    /// Text that a job of Metis, Psearchy or Dedup works on, about so much [default: 440K to 1M; as much as
+    /// --memory holds]
     #[arg(long, value_parser = options::amount, value_name = "SIZE")]
     size: Option<u64>,
     /// Keep the counts, pictures and page in docs/results, too; refused if the tree has changes
@@ -58,7 +59,8 @@ pub struct Arguments {
     /// Memory of every guest
     #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
     memory: u64,
-    /// Measure nothing: say which counts differ between two runs, by their counts.json or figures.json, with status 1 if any does
+    /// Measure nothing: say which counts differ between two runs, by their counts.json or figures.json,
+    /// with status 1 if any does
     #[arg(long, num_args = 2, value_names = ["A.json", "B.json"])]
     compare: Option<Vec<PathBuf>>,
     /// Measure nothing: draw a counts.json

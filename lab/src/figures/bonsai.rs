@@ -1,4 +1,5 @@
-//! Figures of *Scalable address spaces using RCU balanced trees* (Clements, Kaashoek, Zeldovich, ASPLOS 2012).
+//! Figures of *Scalable address spaces using RCU balanced trees* (Clements, Kaashoek, Zeldovich, ASPLOS
+//! 2012).
 
 use super::claims::{Claim, Ours, Says, claim};
 use super::radixvm::{FEW_MAPS, SERIAL, metis};
@@ -37,7 +38,8 @@ const DEDUP: Work = Work {
     reads: Some("Cargo.lock"),
     apart: 0,
 };
-/// Faults in regions too small for a huge page, and in no second one; beside a thread that maps for so much of its time.
+/// Faults in regions too small for a huge page, and in no second one; beside a thread that maps for so much
+/// of its time.
 macro_rules! faults {
     ($option:literal, $value:literal) => {
         Work::new("faultstorm", &[$option, $value, "--pages", "511", "--iterations", "480", "--warmup", "24"])

@@ -1,6 +1,6 @@
-//! How often a program is run. Guests differ: which thread gets a lock first, and then in turn, is decided soon after a boot, and
-//! more rounds of the same guest do not change it. What is drawn and compared is therefore the mean over boots, and there
-//! are as many as it takes to know that mean.
+//! How often a program is run. Guests differ: which thread gets a lock first, and then in turn, is decided
+//! soon after a boot, and more rounds of the same guest do not change it. What is drawn and compared is
+//! therefore the mean over boots, and there are as many as it takes to know that mean.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -9,8 +9,8 @@ use super::counts::Count;
 use super::measure::Measured;
 use launch::meter::row::Row;
 
-/// For n + 2 boots, how many standard errors to each side of their mean the true mean is within, 98 times in a hundred: Student's
-/// distribution.
+/// For n + 2 boots, how many standard errors to each side of their mean the true mean is within, 98 times
+/// in a hundred: Student's distribution.
 const ERRORS: [f64; 31] = [
     31.821, 6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821, 2.764, 2.72, 2.681, 2.650, 2.624, 2.602,
     2.583, 2.567, 2.552, 2.539, 2.528, 2.518, 2.508, 2.500, 2.492, 2.485, 2.479, 2.473, 2.467, 2.462, 2.457,
@@ -19,8 +19,8 @@ const ERRORS: [f64; 31] = [
 /// More boots than this are not tried.
 const MOST: usize = ERRORS.len() + 1;
 
-/// Whether so many boots are enough: two, or three if rounds scatter, and more until every count is known. A quick look and a
-/// program's own report take one.
+/// Whether so many boots are enough: two, or three if rounds scatter, and more until every count is known.
+/// A quick look and a program's own report take one.
 pub fn suffice(boots: &[Measured], quick: bool) -> bool {
     let rows: Vec<&Row> = boots.iter().filter_map(Measured::row).collect();
     match boots.len() {
@@ -43,8 +43,8 @@ fn are_known(rows: &[&Row]) -> bool {
     (0..5).all(|at| is_known(&counts.iter().map(|of| &of[at]).collect::<Vec<_>>()))
 }
 
-/// Whether the true mean is probably within half of what two runs may differ by: then two that know it agree. Where rounds scatter
-/// guests come in kinds, and two of the same kind are no surprise.
+/// Whether the true mean is probably within half of what two runs may differ by: then two that know it
+/// agree. Where rounds scatter guests come in kinds, and two of the same kind are no surprise.
 fn is_known(boots: &[&Count]) -> bool {
     let tolerance = boots.iter().map(|count| count.tolerance(count)).fold(f64::INFINITY, f64::min);
     if boots.len() == 2 && boots.iter().any(|count| count.scatter > tolerance) {

@@ -106,7 +106,8 @@ pub struct Compared {
     pub place: &'static str,
     /// The paper's.
     pub paper: &'static str,
-    /// Ours where the paper has it, which may be predicted; null where this build or run has not what it takes.
+    /// Ours where the paper has it, which may be predicted; null where this build or run has not what it
+    /// takes.
     pub ours: Option<f64>,
     /// Ours at the most CPUs counted.
     pub counted: Option<f64>,

@@ -1,4 +1,5 @@
-//! The compact file: the counts that runs are compared by and what is drawn of them, one line for each series and number of CPUs.
+//! The compact file: the counts that runs are compared by and what is drawn of them, one line for each
+//! series and number of CPUs.
 
 use std::fmt::Write;
 

@@ -37,7 +37,8 @@ pub struct Curve {
     pub points: Vec<(f64, f64)>,
     /// By the cost model from counts at the numbers of CPUs around, or the largest two.
     pub predicted: Vec<(f64, f64)>,
-    /// The same at every number of CPUs, and, where that is known, what it would be if counts per round stayed as they were last.
+    /// The same at every number of CPUs, and, where that is known, what it would be if counts per round
+    /// stayed as they were last.
     #[serde(skip)]
     pub line: Vec<(f64, f64, Option<f64>)>,
     /// How many guests each point is the mean of.
@@ -154,8 +155,8 @@ impl Curve {
         self.counted.iter().map(|of| of.cpus).max()
     }
 
-    /// The part of a job during which one CPU works and the others wait, by Amdahl's law: from the speed-up at the most CPUs counted.
-    /// A job that does not slow down otherwise cannot be faster than its inverse.
+    /// The part of a job during which one CPU works and the others wait, by Amdahl's law: from the speed-up
+    /// at the most CPUs counted. A job that does not slow down otherwise cannot be faster than its inverse.
     pub fn serial_part(&self) -> Option<f64> {
         let (first, last) = (self.points.first()?, self.points.last()?);
         let part = (last.0 * first.1 / last.1 - 1.0) / (last.0 - 1.0);
@@ -189,7 +190,8 @@ fn line(plot: Plot, apart: u16, runs: &[(f64, u16, Measured)]) -> Vec<(f64, f64,
     model::curve(&loads).into_iter().filter(|point| point.cpus <= end).map(drawn).collect()
 }
 
-/// The line through what the compact file has, at every number of CPUs; between two places as a power of that number.
+/// The line through what the compact file has, at every number of CPUs; between two places as a power of
+/// that number.
 fn through(points: &[&Point]) -> Vec<(f64, f64, Option<f64>)> {
     let last = points.iter().rposition(|point| point.boots > 0).unwrap_or(0);
     let steady = |at: usize| if at == last { Some(points[at].value) } else { points[at].steady };

@@ -84,7 +84,8 @@ impl Job {
         Ok((run, Ok(Booted { boots: boots.len(), mean: boots::mean(&boots)? })))
     }
 
-    /// One guest, or another one if it fails: of a thousand that boot the stock kernel on a busy machine some never say a word.
+    /// One guest, or another one if it fails: of a thousand that boot the stock kernel on a busy machine
+    /// some never say a word.
     fn boot(&self, run: &Run, step: &str) -> Result<Measured> {
         let boot = || measure::run(run, self.effort, step.to_owned());
         boot().or_else(|error| {

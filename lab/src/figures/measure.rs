@@ -44,7 +44,8 @@ impl Measured {
     }
 }
 
-/// A full run does no fewer rounds, of all threads: those of a guest may come in kinds, and a few may all be of one.
+/// A full run does no fewer rounds, of all threads: those of a guest may come in kinds, and a few may all
+/// be of one.
 const LEAST_ROUNDS: u64 = 256;
 
 /// How much is run.
@@ -99,7 +100,8 @@ fn reported(run: &Run, effort: Effort, step: &str) -> Result<Measured> {
     Ok(Measured::Reported(report.counters.context("this kernel counts nothing")?))
 }
 
-/// The words of a run. Of a job on more text than usual that has no option for it, the path is given many times.
+/// The words of a run. Of a job on more text than usual that has no option for it, the path is given many
+/// times.
 fn arguments(run: &Run, effort: Effort) -> Result<Vec<String>> {
     let file = files(run).concat();
     let times = if file.is_empty() { 1 } else { effort.times(bytes(Path::new(&file))?) };

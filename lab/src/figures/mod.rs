@@ -11,13 +11,14 @@
 //!   results ──▶ figures.json ──▶ compare
 //!        │ compact: one line for each series and number of CPUs
 //!        ▼
-//!   drawn again, with claims: the papers' numbers beside ours ──▶ pictures, page, the tables of docs/results/figures.md
+//!   drawn again, with claims: the papers' numbers beside ours ──▶ pictures, page, docs/results/figures.md
 //! ```
 //!
-//! Whatever is drawn is drawn from the compact file, so that the one in the repository gives the pictures beside it.
+//! Whatever is drawn is drawn from the compact file, so that the one in the repository gives the pictures
+//! beside it.
 //!
-//! To add a program, a design or a scheme of counting to a figure is to add a line to its table; what this build does not know is
-//! listed in the results as not in it.
+//! A program, a design or a scheme of counting is added to a figure by a line in its table. What this build
+//! does not know is listed in the results as not in it.
 
 pub mod bonsai;
 pub mod boots;
@@ -221,7 +222,8 @@ impl Machine {
 pub struct Work {
     /// Its name.
     pub program: &'static str,
-    /// Its arguments. `{file}` is the path below, `{size}` how many times over it is to do its work, `{x}` what is varied.
+    /// Its arguments. `{file}` is the path below, `{size}` how many times over it is to do its work, `{x}`
+    /// what is varied.
     pub arguments: &'static [&'static str],
     /// A file or folder of this repository.
     pub reads: Option<&'static str>,

@@ -1,5 +1,5 @@
-//! The page: every figure as its paper has it, a table under each plot, the paper's numbers beside ours. One file, nothing from
-//! elsewhere.
+//! The page: every figure as its paper has it, a table under each plot, the paper's numbers beside ours.
+//! One file, nothing from elsewhere.
 
 use super::claims::Compared;
 use super::compact::{Compact, Origin};
@@ -104,7 +104,8 @@ fn serial(panel: &Plotted) -> String {
 pub fn picture(figure: &Drawn, panel: &Plotted) -> Chart {
     let curves: Vec<_> = panel.series.iter().filter(|curve| curve.is_drawn()).map(drawing).collect();
     let mut said: Vec<Said> = panel.claims.iter().filter_map(|claim| said(claim, panel)).collect();
-    // Of a place of which the paper says two things, the first: a factor of another curve would be as far off as that.
+    // Of a place of which the paper says two things, the first: a factor of another curve would be as far
+    // off as that.
     let mut places = Vec::new();
     said.retain(|said| {
         let place = (said.color, said.place.0 as u64);

@@ -82,7 +82,8 @@ pub fn all(figures: &[&Figure], extent: &Extent, known: &Known) -> Vec<Run> {
     all
 }
 
-/// What this build's programs are called, with their bytes: a program knows the options that are written in it.
+/// What this build's programs are called, with their bytes: a program knows the options that are written in
+/// it.
 pub struct Known(BTreeMap<String, Vec<u8>>);
 
 impl Known {

@@ -1,5 +1,5 @@
-//! Figures of *RadixVM: Scalable address spaces for multithreaded applications* (Clements, Kaashoek, Zeldovich, EuroSys 2013):
-//! applications, microbenchmarks and memory, sections 5.2 to 5.4.
+//! Figures of *RadixVM: Scalable address spaces for multithreaded applications* (Clements, Kaashoek,
+//! Zeldovich, EuroSys 2013): applications, microbenchmarks and memory, sections 5.2 to 5.4.
 
 use super::claims::{Ours, Says, claim};
 use super::{

@@ -1,4 +1,5 @@
-//! What an address space costs beside its pages: metadata and page tables of real programs, on Linux and rebuilt in our core.
+//! What an address space costs beside its pages: metadata and page tables of real programs, on Linux and
+//! rebuilt in our core.
 //!
 //! | file | what |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! A snapshot's space in the core, on this machine's memory: the same mappings, and one core that touched the same pages.
+//! A snapshot's space in the core, on this machine's memory: the same mappings, and one core that touched
+//! the same pages.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -6,8 +6,9 @@
 //! 55f0a1000 24 r--p 3:0 0+24
 //! 7f21b4000 512 rw-p - 0+12 40+8
 //! ```
-//! A region: its first page in hex, its pages, rights with `p`rivate or `s`hared, the file (a number of its own, and the page
-//! of the file at which the region begins) or `-`, and the runs of pages that have memory, counted from the first.
+//! A region: its first page in hex, its pages, rights with `p`rivate or `s`hared, the file (a number of its
+//! own, and the page of the file at which the region begins) or `-`, and the runs of pages that have
+//! memory, counted from the first.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,8 @@
-//! Spaces of which little is used, made up: what metadata and tables cost where nothing is shared with a neighbour.
+//! Spaces of which little is used, made up: what metadata and tables cost where nothing is shared with a
+//! neighbour.
 //!
-//! Linux's part is computed, not measured: its tables from the addresses, and a `vm_area_struct` for each region with the
-//! region's share of the tree.
+//! Linux's part is computed, not measured: its tables from the addresses, and a `vm_area_struct` for each
+//! region with the region's share of the tree.
 
 use std::collections::HashSet;
 
@@ -9,8 +10,8 @@ use super::live::VMA_BYTES;
 use super::snapshot::{Linux, Region, Snapshot};
 use super::tables::LEVELS;
 
-/// Bytes of a region's share of Linux's maple tree: a node of 256 bytes has sixteen slots, and a region takes one and the gap
-/// behind it another. In Linux's favour all nodes are full, and there are none above.
+/// Bytes of a region's share of Linux's maple tree: a node of 256 bytes has sixteen slots, and a region
+/// takes one and the gap behind it another. In Linux's favour all nodes are full, and there are none above.
 const TREE_BYTES: u64 = 2 * 256 / 16;
 /// The first page of all that is made up.
 const FIRST: u64 = 1 << 30;

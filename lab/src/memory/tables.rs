@@ -1,5 +1,5 @@
-//! Page tables of one core that are only counted: how many frames the tables of x86-64 would take. A linked leaf is the space's
-//! own, and is counted there.
+//! Page tables of one core that are only counted: how many frames the tables of x86-64 would take. A linked
+//! leaf is the space's own, and is counted there.
 
 use std::collections::HashSet;
 use std::sync::Mutex;

@@ -51,7 +51,7 @@ impl View {
     }
 }
 
-/// What a thread does with the page.
+/// The use that a thread makes of the page.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     /// Maps it from the file.
