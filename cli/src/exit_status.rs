@@ -19,7 +19,7 @@ pub struct StatusError {
 }
 
 impl StatusError {
-    /// A refusal as an error.
+    /// Creates an error with its exit status.
     pub fn error(status: u8, text: impl Into<String>) -> anyhow::Error {
         anyhow::Error::new(StatusError { status, text: text.into() })
     }
@@ -39,7 +39,7 @@ impl fmt::Display for StatusError {
 
 impl std::error::Error for StatusError {}
 
-/// Returns whether an error is that a signal ended the work: nothing else is to be tried then.
+/// Returns whether a signal ended the work. Then nothing else should be tried.
 pub fn is_interrupt(error: &anyhow::Error) -> bool {
     error.downcast_ref::<StatusError>().is_some_and(|error| error.status > 128)
 }

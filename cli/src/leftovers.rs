@@ -1,14 +1,14 @@
-//! Removing what earlier commands left in a folder.
+//! Removing files that earlier commands left in a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// What is older belongs to no command that still runs, and nobody looks for it any more.
+/// The age from which on a file belongs to no command that still runs, and is of no use any more.
 const OLD: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Keeps the newest `count` of the things whose names begin with `prefix`, and of these none that is old. Files and folders whose
-/// names are the same up to the first dot are one thing. What cannot be removed stays.
+/// Keeps the newest `count` of the things whose names begin with `prefix`, and none that is old. Files and
+/// folders whose names are the same up to the first dot are one thing. Files that cannot be removed stay.
 pub fn prune(folder: &Path, prefix: &str, count: usize) {
     let now = SystemTime::now();
     for (number, (modified, paths)) in things(folder, prefix).into_iter().enumerate() {
@@ -18,7 +18,7 @@ pub fn prune(folder: &Path, prefix: &str, count: usize) {
     }
 }
 
-/// Newest first.
+/// Returns the things in a folder, the newest first.
 fn things(folder: &Path, prefix: &str) -> Vec<(SystemTime, Vec<PathBuf>)> {
     let mut things = std::collections::BTreeMap::<String, (SystemTime, Vec<PathBuf>)>::new();
     for entry in fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
@@ -46,7 +46,7 @@ fn remove(path: &Path) {
 mod tests {
     use super::*;
 
-    /// A folder with these files, each so many hours old.
+    /// Makes a folder with these files, each with its age in hours.
     fn folder(files: &[(&str, u64)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (name, hours) in files {

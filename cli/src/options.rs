@@ -15,17 +15,17 @@ use crate::guest::{boot_clock, linux};
 pub struct Guests {
     /// Stock kernel to compare with: a version such as 6.1 or 6.12, or a kernel's file
     ///
-    /// A version is looked up among the kernels that were fetched and in the distribution's package lists; 6.12 means its
-    /// newest package. Without this option it is the kernel that the distribution recommends.
+    /// A version is looked up among the kernels that were fetched and in the distribution's package lists.
+    /// 6.12 means its newest package. Without this option it is the kernel that the distribution recommends.
     #[arg(long, value_name = "VERSION|FILE")]
     linux: Option<String>,
-    /// Seconds that a guest may take to boot; those in which QEMU waits for a processor do not count
+    /// Seconds that a guest may take to boot, without those in which QEMU waits for a processor
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
     boot_limit: Option<u64>,
 }
 
 impl Guests {
-    /// Makes them hold for this process.
+    /// Sets the options for this process.
     pub fn apply(&self) {
         if let Some(word) = &self.linux {
             linux::ask_for(word);
@@ -41,13 +41,13 @@ impl Guests {
     }
 }
 
-/// Bytes of memory from `512M`, `2G`, or a plain number of MiB as QEMU has it.
+/// Parses bytes of memory from `512M`, `2G`, or a plain number of MiB, as QEMU does.
 pub fn size(text: &str) -> Result<u64, String> {
     let bytes = amount(text)?;
     if bytes >= 16 << 20 { Ok(bytes) } else { Err(help("give at least 16M and at most 1024G")) }
 }
 
-/// Bytes from the same, however few.
+/// Parses bytes in the same way, without a least number.
 pub fn amount(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().map_err(|_| help("give a size such as 512M or 2G"))?;

@@ -1,4 +1,5 @@
-//! The places of things: the checkout or the folder of an installed command, and the folder for what can be made again.
+//! The paths of the checkout or the folder of an installed command, and of the folder for files that can be
+//! made again.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -6,17 +7,20 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result};
 use rustix::fs::{Access, access};
 
-/// What an installed command keeps beside it: the kernel, the programs, the plugin, and files of the repository.
+/// The folder beside an installed command with the kernel, the programs, the plugin, and files of the
+/// repository.
 pub const LIBRARY: &str = "lib/radixvm";
-/// In there, what a checkout builds.
+/// The folder in it with the files that a checkout builds.
 pub const ARTIFACTS: &str = "artifacts";
 
-/// Returns the checkout's root, or the folder of an installed command that has the repository's data files by the same names.
+/// Returns the checkout's root, or the folder of an installed command that has the repository's data files
+/// under the same names.
 pub fn root() -> PathBuf {
     library().or_else(|| std::env::var_os("RADIXVM_HOME").map(PathBuf::from)).unwrap_or_else(built_at)
 }
 
-/// Returns the root of the checkout in which this command was built, which the debugging information of what was built with it names.
+/// Returns the root of the checkout in which this command was built. Debugging information of the same build
+/// refers to it.
 pub fn built_at() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("cli/ lies in the repository").to_owned()
 }
@@ -29,20 +33,20 @@ pub fn installed() -> Option<PathBuf> {
 /// Returns the checkout's root.
 ///
 /// # Errors
-/// This command is installed; `what` needs the checkout.
+/// If this command is installed, because `what` needs the checkout.
 pub fn checkout(what: &str) -> Result<PathBuf> {
     let checkout = library().is_none().then(root);
     checkout
         .with_context(|| format!("{what} needs the sources: run ./radixvm in a checkout of the repository"))
 }
 
-/// The folder beside this command, whose path does not change while it runs.
+/// Returns the folder beside this command. The command's path does not change while it runs.
 fn library() -> Option<PathBuf> {
     static LIBRARY_FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     LIBRARY_FOUND.get_or_init(|| beside(&std::env::current_exe().ok()?)).clone()
 }
 
-/// Beside a command in `bin/`, or around the laboratory, which lies in the library.
+/// Returns the library beside a command in `bin/`, or the one that contains the laboratory.
 fn beside(command: &Path) -> Option<PathBuf> {
     let above = command.parent()?.parent()?;
     let libraries = [above.join(LIBRARY), above.to_owned()];
@@ -54,13 +58,13 @@ pub fn target() -> PathBuf {
     root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
-/// Returns the folder for downloads and remembered answers, which may be deleted at any time: `.radixvm` of a checkout that can
-/// be written, else the user's.
+/// Returns the folder for downloads and remembered answers, which may be deleted at any time. It is
+/// `.radixvm` of a checkout that can be written, or else the user's.
 pub fn cache() -> PathBuf {
     checkouts_cache().filter(|folder| can_be_written(folder)).unwrap_or_else(users_cache)
 }
 
-/// Returns the folders in which something may have been kept earlier.
+/// Returns the folders in which something may have been stored earlier.
 pub fn caches() -> Vec<PathBuf> {
     checkouts_cache().into_iter().chain([users_cache()]).collect()
 }
@@ -76,13 +80,13 @@ fn users_cache() -> PathBuf {
     )
 }
 
-/// By the XDG specification, which has no say for users without a home.
+/// Returns the cache by the XDG specification, which does not cover users without a home.
 fn cache_of(xdg: Option<PathBuf>, home: Option<PathBuf>) -> PathBuf {
     let named = xdg.filter(|folder| folder.is_absolute()).or_else(|| Some(home?.join(".cache")));
     named.unwrap_or_else(std::env::temp_dir).join("radixvm")
 }
 
-/// Returns whether something can be put into a folder, or the folder be made.
+/// Returns whether a folder can be written, or can be made.
 pub fn can_be_written(folder: &Path) -> bool {
     let nearest = folder.ancestors().find(|folder| folder.exists());
     nearest.is_some_and(|folder| folder.is_dir() && access(folder, Access::WRITE_OK).is_ok())

@@ -1,4 +1,5 @@
-//! What a waiting person sees on stderr: a spinner on a terminal; in a log a line per step, and one every half minute of it.
+//! Progress on stderr: a spinner on a terminal. In a log there is a line per step, and one every half minute
+//! of it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -9,7 +10,7 @@ use rustix::termios::isatty;
 
 use crate::terminal;
 
-/// How often a log hears of a step that takes long.
+/// The time between reports of a long step in a log.
 const REPORT_EVERY: Duration = Duration::from_secs(30);
 
 /// Returns whether stderr is a terminal.
@@ -17,7 +18,7 @@ pub fn on_terminal() -> bool {
     isatty(rustix::stdio::stderr())
 }
 
-/// One step of something long.
+/// A step of long work.
 pub struct Step {
     shown: Shown,
 }
@@ -28,14 +29,15 @@ enum Shown {
 }
 
 impl Step {
-    /// A step that is shown from the start.
+    /// Begins a step that is shown from the start.
     pub fn new(text: &str) -> Self {
         let step = Step::quiet(text);
         step.announce(text);
         step
     }
 
-    /// A step that a log hears of only when it is [announced](Self::announce) or takes long: it may turn out to be nothing.
+    /// Begins a step that a log shows only when it is [announced](Self::announce) or takes long, because it
+    /// may turn out to be nothing.
     pub fn quiet(text: &str) -> Self {
         if !on_terminal() {
             return Step { shown: Shown::Log(Log::start(text, REPORT_EVERY, terminal::message)) };
@@ -45,14 +47,14 @@ impl Step {
         Step { shown: Shown::Bar(bar) }
     }
 
-    /// Says in a log what is being done.
+    /// Writes to a log what is being done.
     pub fn announce(&self, text: &str) {
         if let Shown::Log(_) = self.shown {
             terminal::message(text);
         }
     }
 
-    /// Changes what the spinner says, and a log's next line.
+    /// Changes the text of the spinner, and of a log's next line.
     pub fn tell(&self, text: &str) {
         match &self.shown {
             Shown::Bar(bar) => bar.set_message(terminal::name(text)),
@@ -73,7 +75,7 @@ fn style() -> ProgressStyle {
     ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}").expect("a valid template")
 }
 
-/// A thread that says now and then what is being done. It ends with this value.
+/// A thread that writes from time to time what is being done. It ends with this value.
 struct Log {
     texts: Option<Sender<String>>,
     thread: Option<JoinHandle<()>>,
@@ -88,7 +90,7 @@ impl Log {
     }
 
     fn tell(&self, text: &str) {
-        // The thread listens until this value goes.
+        // The thread listens until this value is dropped.
         let _ = self.texts.as_ref().map(|texts| texts.send(text.to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! Building by cargo.
+//! Building with cargo.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -45,7 +45,8 @@ pub fn build(package: &Package, stamp: &Stamp, why: &Stale) -> Result<Built> {
     Ok(built)
 }
 
-/// Says what is out of date, and what to do about it, where cargo would speak of a lock file.
+/// Fails if cargo cannot write, with a message that says what is out of date and what to do. Cargo's own
+/// message would be about a lock file.
 fn check_writable(package: &Package, why: &Stale) -> Result<()> {
     let target = place::target();
     let nearest = target.ancestors().find(|folder| folder.exists()).unwrap_or(&target);
@@ -59,7 +60,7 @@ fn check_writable(package: &Package, why: &Stale) -> Result<()> {
     Ok(())
 }
 
-/// Lets the launcher install the compilers that are missing. It says what it cannot install.
+/// Calls the launcher to install missing compilers. It reports those that it cannot install.
 fn ensure_tools() -> Result<()> {
     let launcher = place::root().join("radixvm");
     let mut command = Command::new(&launcher);
@@ -91,13 +92,13 @@ fn command(package: &Package) -> Command {
     if let Some(target) = package.target {
         command.args(["--target", target]);
     }
-    // What a test run or a model checker set for the host must not reach the guests' builds.
+    // Settings of a test run or a model checker for the host must not reach the guests' builds.
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CARGO_BUILD_TARGET");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// Collects what cargo says to people; shown only if it fails.
+/// Collects cargo's messages, which are shown only if it fails.
 fn complaints(cargo: &mut Child) -> thread::JoinHandle<String> {
     let mut stderr = cargo.stderr.take().expect("piped");
     thread::spawn(move || {
@@ -129,7 +130,7 @@ fn read_messages(cargo: &mut Child, step: &Step, doing: &str) -> Built {
     built
 }
 
-/// A library that is made to be loaded; macros are shared libraries too.
+/// Returns a library that is made to be loaded. Macros are shared libraries too.
 fn shared_library(target: &Target, files: Vec<PathBuf>) -> Option<PathBuf> {
     let loadable = target.crate_types.iter().any(|kind| kind == "cdylib");
     files.into_iter().find(|file| loadable && file.extension().is_some_and(|end| end == "so"))

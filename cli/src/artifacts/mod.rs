@@ -1,7 +1,8 @@
 //! The kernel, the programs for guests and the meter.
 //!
-//! In a checkout they are built by cargo, which is called only when something is out of date ([`stamp`] decides): it waits for its
-//! own locks and needs a folder that it can write. An installed command has them beside it and never builds anything.
+//! In a checkout cargo builds them. It is called only when something is out of date ([`stamp`] decides),
+//! because it waits for its own locks and needs a folder that it can write. An installed command has them
+//! beside it and never builds anything.
 
 mod build;
 mod stamp;
@@ -15,14 +16,14 @@ use anyhow::{Context, Result};
 use crate::place;
 use stamp::Stamp;
 
-/// Something that cargo builds.
+/// A package that cargo builds.
 struct Package {
     name: &'static str,
-    /// None: this machine.
+    /// The target, or `None` for this machine.
     target: Option<&'static str>,
-    /// One of Cargo.toml's profiles.
+    /// A profile of Cargo.toml.
     profile: &'static str,
-    /// In messages, behind "the".
+    /// Its name in messages, after "the".
     what: &'static str,
     /// The folders with its sources and those of the crates that it is made of.
     sources: &'static [&'static str],
@@ -44,9 +45,9 @@ const USER: Package = Package {
 };
 const METER: Package =
     Package { name: "radixvm-meter", target: None, profile: "release", what: "meter", sources: &["meter"] };
-/// The laboratory's file.
+/// The name of the laboratory's file.
 pub const LABORATORY_NAME: &str = "radixvm-lab";
-/// With the profile of this command, whose dependencies it shares.
+/// The laboratory, with the profile of this command, whose dependencies it shares.
 const LABORATORY: Package = Package {
     name: LABORATORY_NAME,
     target: None,
@@ -54,7 +55,7 @@ const LABORATORY: Package = Package {
     what: "laboratory",
     sources: &["lab", "cli", "crates", "abi"],
 };
-/// The command itself, to be installed: it needs no library of the machine on which it runs.
+/// The command itself for an installation. It needs no library of the machine on which it runs.
 const COMMAND: Package = Package {
     name: "radixvm",
     target: Some("x86_64-unknown-linux-musl"),
@@ -62,7 +63,7 @@ const COMMAND: Package = Package {
     what: "command",
     sources: &["cli", "abi"],
 };
-/// The laboratory to be installed with it.
+/// The laboratory for an installation.
 const INSTALLED_LABORATORY: Package =
     Package { target: COMMAND.target, profile: COMMAND.profile, ..LABORATORY };
 
@@ -120,7 +121,7 @@ pub fn commands() -> Result<(PathBuf, PathBuf)> {
     command.zip(laboratory).context("cargo built no command")
 }
 
-/// Looks at the stamp, and asks cargo if it is out of date, once in the life of this process.
+/// Checks the stamp, and calls cargo if it is out of date, once in the life of this process.
 fn once(built: &'static OnceLock<Built>, package: &Package) -> Result<&'static Built> {
     if let Some(built) = built.get() {
         return Ok(built);
@@ -143,7 +144,8 @@ fn installed_programs(known: &'static OnceLock<Built>, folder: &Path) -> Result<
     Ok(known.get_or_init(|| paths.into_iter().filter_map(named).collect()))
 }
 
-/// Returns whether `name` is one of the programs in `user/`, from the sources, so that nothing is built for a no.
+/// Returns whether `name` is one of the programs in `user/`. It looks at the sources, so that nothing is
+/// built for a negative answer.
 pub fn is_bundled(name: &str) -> bool {
     if name.contains('/') {
         return false;
@@ -169,7 +171,7 @@ pub fn targets() -> [&'static str; 2] {
 mod tests {
     use super::*;
 
-    /// The folders of the workspace's crates that a manifest names outside its dev-dependencies.
+    /// Returns the folders of the workspace's crates that a manifest names outside its dev-dependencies.
     fn needs(manifest: &str) -> Vec<String> {
         let workspace = std::fs::read_to_string(place::root().join("Cargo.toml")).unwrap();
         let folder = |name: &str| {

@@ -1,8 +1,9 @@
-//! Stamps: files that tell without cargo whether what it built is up to date.
+//! Stamps: files that tell without cargo whether its output is up to date.
 //!
-//! A stamp is written after a build. Its time of modification is a moment before the build began, and its content names the files
-//! that were built, with their sizes and times. What is built is up to date if no source is as new as the stamp and each of these files
-//! is as it was. Folders are looked at as well, since their times tell of files that came or went.
+//! A stamp is written after a build. Its time of modification is a moment before the build began, and its
+//! content names the files that were built, with their sizes and times. They are up to date if no source is
+//! as new as the stamp and each of them is unchanged. Folders are checked as well, because their times change
+//! when files are added or removed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,10 +17,10 @@ use tempfile::NamedTempFile;
 
 use super::{Built, Package};
 
-/// What every package is made of, besides its own sources.
+/// The sources of every package, besides its own.
 const COMMON: [&str; 3] = ["Cargo.toml", "Cargo.lock", ".cargo"];
 
-/// Why something has to be built.
+/// The reason why something has to be built.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stale {
     /// There is no stamp.
@@ -43,7 +44,7 @@ impl fmt::Display for Stale {
 /// A file that was built.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Artifact {
-    /// Relative to the target folder, so that a checkout can be moved.
+    /// The path relative to the target folder, so that a checkout can be moved.
     path: PathBuf,
     bytes: u64,
     /// Nanoseconds since 1970.
@@ -75,10 +76,10 @@ impl Stamp {
         Stamp { target: target.to_owned(), root: root.to_owned(), file, sources }
     }
 
-    /// Returns what was built, if it is up to date.
+    /// Returns the files that were built, if they are up to date.
     ///
     /// # Errors
-    /// It has to be built, for this reason.
+    /// The reason why they have to be built.
     pub fn look(&self) -> Result<Built, Stale> {
         let (since, artifacts) = self.read().ok_or(Stale::NotBuilt)?;
         for source in &self.sources {
@@ -125,7 +126,7 @@ impl Stamp {
     }
 }
 
-/// Looks at a source and everything below it. The error is a path that is as new as `since`, or cannot be looked at.
+/// Checks a source and everything below it. The error is a path that is as new as `since`, or cannot be read.
 fn unchanged(path: &Path, since: SystemTime) -> Result<(), PathBuf> {
     let changed = |_| path.to_owned();
     let metadata = fs::symlink_metadata(path).map_err(changed)?;
@@ -153,7 +154,7 @@ mod tests {
     const PACKAGE: Package =
         Package { name: "p", target: None, profile: "release", what: "thing", sources: &["src"] };
 
-    /// A checkout whose one source was built a moment ago.
+    /// A checkout with one source that was built a moment ago.
     struct Checkout(tempfile::TempDir);
 
     impl Checkout {
@@ -180,7 +181,7 @@ mod tests {
             [("thing".to_owned(), self.path("target/thing"))].into()
         }
 
-        /// A stamp as if the build had begun so many seconds from now.
+        /// Writes a stamp as if the build had begun `seconds` seconds from now.
         fn build(&self, seconds: u64) {
             let begin = self.stamp().begin().unwrap();
             self.stamp().write(begin + Duration::from_secs(seconds), &self.built()).unwrap();
@@ -212,7 +213,7 @@ mod tests {
         }
     }
 
-    /// So a change while cargo works counts.
+    /// A change while cargo works must count.
     #[test]
     fn the_time_of_a_stamp_is_that_of_the_beginning() {
         let checkout = Checkout::new();

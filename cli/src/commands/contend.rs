@@ -75,7 +75,7 @@ pub struct Arguments {
     /// Copy a file or folder into the guest, to the same path or to GUEST
     #[arg(long = "file", value_name = "HOST[:GUEST]")]
     files: Vec<String>,
-    /// Set a variable of the program's environment; without a value, pass on the one from here
+    /// Set a variable of the program's environment, or without a value pass on the host's
     #[arg(short, long = "env", value_parser = options::setting, value_name = "K=V")]
     env: Vec<OsString>,
     #[command(flatten)]
@@ -129,7 +129,7 @@ fn once(systems: impl Iterator<Item = System>) -> Vec<System> {
     unique
 }
 
-/// Measures, prints the table, writes what was asked for.
+/// Measures, prints the table, and writes the requested files.
 pub fn run(arguments: &Arguments) -> Result<u8> {
     arguments.guests.apply();
     arguments.report.as_deref().map_or(Ok(()), prepare)?;

@@ -1,4 +1,4 @@
-//! `radixvm demo`: the same two programs, in the same emulator, on RadixVM and on stock Linux.
+//! `radixvm demo`: runs the same two programs in the same emulator on RadixVM and on stock Linux.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub struct Arguments {
     /// Virtual CPUs, and threads of the programs
     #[arg(short, long, default_value = "2", value_parser = options::cpus, value_name = "N")]
     cpus: u16,
-    /// Runs of each program on each system; the median counts
+    /// Runs of each program on each system, of which the median counts
     #[arg(long, default_value = "3", value_parser = options::repeats, value_name = "N")]
     repeats: u32,
     #[command(flatten)]
@@ -44,7 +44,7 @@ struct Entry {
     counts: Option<Row>,
 }
 
-/// Runs the demo; status 1 if the two systems computed different things.
+/// Runs the demo. Returns status 1 if the two systems computed different results.
 pub fn run(arguments: &Arguments) -> Result<u8> {
     arguments.guests.apply();
     prepare()?;

@@ -1,4 +1,4 @@
-//! `radixvm doctor`: what is here, what is missing, how to get it.
+//! `radixvm doctor`: lists the tools that are here and those that are missing, and how to get them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use launch::guest::{kvm, linux, qemu};
 use launch::table::Table;
 use launch::{artifacts, place, terminal};
 
-/// What was found out about one thing.
+/// The result of one check.
 struct Finding {
     name: &'static str,
     /// Its version, if it is there.
@@ -33,7 +33,7 @@ impl Finding {
     }
 }
 
-/// Prints the findings; status 1 if something needed is missing.
+/// Prints the findings. Returns status 1 if something needed is missing.
 pub fn run() -> Result<u8> {
     let findings = findings()?;
     let mut table = Table::new(["what", "state", "version, or how to get it"]).left(2);
@@ -78,7 +78,7 @@ fn what_gets_linux() -> [Finding; 3] {
         tool(
             "mke2fs",
             "sh",
-            // It says so on stderr, and is not on the PATH of everybody.
+            // It prints that on stderr, and is often not on the PATH.
             &["-c", "PATH=$PATH:/usr/sbin:/sbin; mke2fs -V 2>&1"],
             apt("e2fsprogs") + " (large files for stock Linux)",
             true,
@@ -124,7 +124,7 @@ fn stock_kernel() -> Finding {
     Finding { name: "stock Linux kernel", found, remedy, optional: true, unusable: false }
 }
 
-/// KVM is there if a guest boots with it now; a device node proves nothing.
+/// Checks KVM by booting a guest with it now. A device node alone does not show that it works.
 fn kvm_works() -> Result<Finding> {
     let trouble = match artifacts::kernel() {
         Ok(kernel) => kvm::probe(&kernel)?,

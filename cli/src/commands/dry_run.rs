@@ -12,12 +12,12 @@ use launch::guest::qemu::{Boot, Port, Qemu};
 use launch::guest::session::Plan;
 use launch::{leftovers, place};
 
-/// How the names of all images begin.
+/// The prefix of the names of all images.
 const PREFIX: &str = "dry-run-";
-/// Images that stay, this one included.
+/// The number of images that are kept, this one included.
 const KEPT: usize = 16;
 
-/// The command as it would run, with the image in a file and the ports where a person can see them.
+/// Returns the command with the image in a file and the ports where the user can see them.
 pub fn shell_line(plan: &Plan) -> Result<String> {
     let files = Files::keep(&place::cache(), &plan.image).context("no place for the image")?;
     leftovers::prune(&place::cache(), PREFIX, KEPT);

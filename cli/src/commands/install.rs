@@ -1,4 +1,4 @@
-//! `radixvm install`: a folder with all that running guests needs, which neither the checkout nor Rust belongs to.
+//! `radixvm install`: makes a folder with everything that guests need, without the checkout and without Rust.
 //!
 //! ```text
 //! PREFIX/bin/radixvm                      the command, linked statically
@@ -9,7 +9,7 @@
 //!                    docs/, README.md, …  as in the checkout
 //! ```
 //!
-//! The folder may be moved: the command finds the rest beside itself.
+//! The folder may be moved, because the command finds the rest beside itself.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,7 +21,7 @@ use clap::Args;
 use launch::progress::Step;
 use launch::{artifacts, place, terminal};
 
-/// What the repository has for people.
+/// The documents of the repository for users.
 const DOCUMENTS: [&str; 5] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "docs"];
 
 /// Options of `radixvm install`.
@@ -58,7 +58,8 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     for document in DOCUMENTS {
         copy(&root.join(document), &library.join(document))?;
     }
-    // The last two: a command that finds a kernel beside itself finds the rest.
+    // The kernel and the command are copied last, because a command that finds a kernel beside itself relies
+    // on the rest.
     copy(&kernel, &folder.join("kernel"))?;
     let bin = prefix.join("bin");
     copy(&command, &bin.join("radixvm"))?;
@@ -72,7 +73,7 @@ fn usual_prefix() -> Result<PathBuf> {
     Ok(Path::new(&home).join(".local"))
 }
 
-/// How to call the command.
+/// Returns advice on how to call the command.
 fn remark(bin: &Path, path: &OsStr) -> String {
     let command = bin.join("radixvm");
     match std::env::split_paths(path).any(|folder| folder == bin) {
@@ -81,7 +82,8 @@ fn remark(bin: &Path, path: &OsStr) -> String {
     }
 }
 
-/// Copies a file or a folder with everything in it, and makes the folders above. A program that runs is replaced, not written to.
+/// Copies a file or a folder with everything in it, and makes the folders above. A running program is
+/// replaced, not overwritten.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     copy_all(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))
 }

@@ -71,7 +71,7 @@ pub struct Arguments {
     system: Option<Kind>,
     #[command(flatten)]
     guests: options::Guests,
-    /// Who executes the guest's instructions
+    /// Accelerator of the guest's CPUs
     #[arg(long, value_enum, default_value = "auto")]
     accel: Choice,
     /// Print the QEMU command instead of running it
@@ -189,7 +189,7 @@ impl Arguments {
     }
 }
 
-/// KVM if a guest boots with it, else the translator; says why if it may.
+/// Returns KVM if a guest boots with it, and otherwise the translator. Prints the reason if it may.
 fn choose(talkative: bool) -> Result<Accel> {
     let Some(trouble) = kvm::trouble(&artifacts::kernel()?)? else { return Ok(Accel::Kvm) };
     if talkative {
@@ -203,7 +203,7 @@ fn locate(name: &str) -> Result<PathBuf> {
     if artifacts::is_bundled(name) { artifacts::program(name) } else { program::find(name) }
 }
 
-/// Runs the command; the status to exit with.
+/// Runs the command and returns the exit status.
 pub fn run(arguments: Arguments) -> Result<u8> {
     arguments.refuse_detached_form()?;
     arguments.guests.apply();

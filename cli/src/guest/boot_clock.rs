@@ -1,8 +1,8 @@
 //! The time that a guest has had to boot, on a machine that may be busy.
 //!
-//! The clock stands still while QEMU's threads wait for a processor: a guest that gets a fifth of what it asks for has five times as
-//! long. While they sleep it runs, so that a guest that waits for something that never comes is found out. A line from the guest sets it
-//! back to zero.
+//! The clock stops while QEMU's threads wait for a processor, so a guest that gets a fifth of the processors
+//! that it asks for has five times as long. It runs while they sleep, so a guest that waits in vain is
+//! detected. A line from the guest sets it back to zero.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -16,12 +16,12 @@ pub fn set_limit(limit: Duration) {
     let _ = ASKED.set(limit);
 }
 
-/// Returns the limit that was set, or else this one.
+/// Returns the limit that was set, or else `usual`.
 pub fn limit_or(usual: Duration) -> Duration {
     ASKED.get().copied().unwrap_or(usual)
 }
 
-/// How long the threads of a process ran, and how long they could have run but had no processor.
+/// The times in which the threads of a process ran, and in which they could have run but had no processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Usage {
     ran: Duration,
@@ -29,7 +29,7 @@ struct Usage {
 }
 
 impl Usage {
-    /// Of all threads of a process; nothing where the kernel does not say.
+    /// Returns the times of all threads of a process, or nothing if the kernel does not report them.
     fn of(process: u32) -> Self {
         let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
         let texts =
@@ -46,15 +46,15 @@ impl Usage {
         Some(Usage { ran: words.next()?.ok()?, waited: words.next()?.ok()? })
     }
 
-    /// Since an earlier look. Threads that have ended since take their time along.
+    /// Returns the times since an earlier look. Threads that have ended since are no longer counted.
     fn since(self, earlier: Usage) -> Self {
         let [ran, waited] = [(self.ran, earlier.ran), (self.waited, earlier.waited)]
             .map(|(now, then)| now.saturating_sub(then));
         Usage { ran, waited }
     }
 
-    /// Returns the part of `elapsed` in which nothing waited for a processor. Of several threads that are always about to run, each
-    /// had the part in which it ran.
+    /// Returns the part of `elapsed` in which no thread waited for a processor. If several threads are always
+    /// runnable, it is the part in which each of them ran.
     fn had(self, elapsed: Duration) -> Duration {
         let wanted = self.ran + self.waited;
         if wanted <= elapsed {
@@ -90,17 +90,17 @@ impl BootClock {
     }
 }
 
-/// How long a boot has taken.
+/// The times of a boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// By the clock on the wall.
+    /// The time by the clock on the wall.
     pub elapsed: Duration,
-    /// Of that, the time in which QEMU had the processors that it asked for.
+    /// The part of that in which QEMU had the processors that it asked for.
     pub had: Duration,
 }
 
 impl Times {
-    /// Returns `90 s`, with a remark where the machine is so busy that the guest got less than half of it.
+    /// Returns `90 s`, with a remark if the machine is so busy that the guest got less than half of it.
     pub fn describe(self) -> String {
         let (elapsed, had) = (self.elapsed.as_secs(), self.had.as_secs());
         if self.had * 2 < self.elapsed {

@@ -76,8 +76,8 @@ fn write_all(descriptor: impl std::os::fd::AsFd, mut bytes: &[u8]) -> io::Result
     Ok(())
 }
 
-/// Copies what the guest says on one port to a sink until QEMU is gone. `broken` is called once if the sink
-/// stops taking bytes; the rest is then read and dropped, so that the guest is never held up.
+/// Copies the output of one port to a sink until QEMU is gone. `broken` is called once if the sink stops
+/// taking bytes. The rest is then read and dropped, so that the guest does not block.
 pub fn pump(
     mut from: UnixStream,
     to: Sink,

@@ -13,18 +13,18 @@ use super::image::Tree;
 use crate::{leftovers, place};
 
 const TOOL: &str = "mke2fs";
-/// How the names of the folders begin in which disks are made.
+/// The prefix of the names of folders in which disks are made.
 const PREFIX: &str = "disk-";
 /// A file from this size on is large.
 const LARGE: usize = 256 << 10;
 /// The space for the file system itself: this, and a fraction of the files.
 const SPARE: u64 = 16 << 20;
 
-/// Takes the large files of `tree` and puts them on a disk. The tree keeps their names, and the list of them in
+/// Takes the large files of `tree` and puts them on a disk. The tree keeps their names, and a list of them in
 /// `.radixvm/disk` for the guest's init.
 pub fn take(tree: &mut Tree) -> Result<File> {
     let cache = place::cache();
-    // Those of commands that were killed.
+    // Removes the folders of commands that were killed.
     leftovers::prune(&cache, PREFIX, usize::MAX);
     let make = || tempfile::Builder::new().prefix(PREFIX).tempdir_in(&cache);
     let folder = fs::create_dir_all(&cache).and_then(|()| make());

@@ -14,7 +14,7 @@ use super::session::{self, End, Farewell, Plan};
 use crate::exit_status::is_interrupt;
 use crate::place;
 
-/// The answer, and since when it holds.
+/// The answer, and the boot and the user for which it holds.
 #[derive(Clone, Serialize, Deserialize)]
 struct Answer {
     boot: String,
@@ -23,10 +23,10 @@ struct Answer {
     trouble: Option<String>,
 }
 
-/// Returns why KVM cannot be used, or `None` if it can. Finds out once per boot of this machine.
+/// Returns the reason why KVM cannot be used, or `None` if it can. Probes once per boot of this machine.
 ///
 /// # Errors
-/// A signal ended the probe.
+/// If a signal ended the probe.
 pub fn trouble(kernel: &Path) -> Result<Option<String>> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let user = rustix::process::getuid().as_raw();
@@ -40,10 +40,10 @@ pub fn trouble(kernel: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Boots a guest that says that it is there and goes away. Returns what went wrong.
+/// Boots a guest that reports its boot and ends. Returns the error, if there was one.
 ///
 /// # Errors
-/// A signal ended it.
+/// If a signal ended it.
 pub fn probe(kernel: &Path) -> Result<Option<String>> {
     match probe_plan(kernel).and_then(session::run_unwatched) {
         Ok(outcome) if outcome.end == End::Exited(0) => Ok(None),

@@ -8,8 +8,8 @@
 //! | watcher | for a file that ends the run, to the queue |
 //! | two collectors | messages of QEMU, and of a kernel with a log port |
 //!
-//! QEMU is killed when the [`Live`] value goes away, whichever way that is, and by the guard's death signal if this
-//! process does not get that far.
+//! QEMU is killed when the [`Live`] value is dropped, for whatever reason, and by the guard's death signal if
+//! this process does not get so far.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -40,17 +40,17 @@ pub enum Event {
     Closed,
     /// The file that ends the run is in its place.
     Enough,
-    /// This process got a signal, or what amounts to one.
+    /// This process got a signal, or an event that has the same effect.
     Signal(i32),
     /// The program's output cannot be passed on, for this reason.
     Unwritable(String),
 }
 
-/// What a guest leaves when it is gone.
+/// The last words of a guest after its end.
 pub struct Last {
-    /// What QEMU said, the last lines of the kernel's log, and how QEMU ended.
+    /// The messages of QEMU, the last lines of the kernel's log, and QEMU's exit status.
     pub words: String,
-    /// Why the end of the program's output could not be passed on, if it could not.
+    /// The reason why the end of the program's output could not be passed on, if it could not.
     pub unwritable: Option<String>,
 }
 
@@ -96,13 +96,13 @@ impl Live {
         }
     }
 
-    /// Gives the guest a frame of standard input.
+    /// Sends the guest a frame of standard input.
     pub fn feed(&self) {
         // Fails only if the feeder has ended because QEMU is gone.
         let _ = self.stdin.send(());
     }
 
-    /// Sees QEMU off and reads every output to its end.
+    /// Ends QEMU and reads every output to its end.
     pub fn end(mut self, farewell: Farewell) -> Last {
         match farewell {
             Farewell::ByItself => self.await_end(Duration::from_secs(5)),
@@ -140,7 +140,7 @@ impl Live {
         self.qemu.id()
     }
 
-    /// Nobody has waited for this process, so the number is still its own, ended or not.
+    /// Returns the process id. This process has not waited for QEMU, so the id is still QEMU's, ended or not.
     fn pid(&self) -> Option<Pid> {
         Pid::from_raw(self.qemu.id() as i32)
     }
@@ -205,7 +205,7 @@ fn pump(port: UnixStream, sink: &Sink, events: &Sender<Event>) -> JoinHandle<()>
 
 fn unwritable(error: &io::Error) -> Event {
     match error.kind() {
-        // What a program on this machine would get for writing to a closed pipe.
+        // A program on this machine would get this signal for writing to a closed pipe.
         io::ErrorKind::BrokenPipe => Event::Signal(signal_hook::consts::SIGPIPE),
         _ => Event::Unwritable(format!("the program's output cannot be written: {error}")),
     }

@@ -7,8 +7,8 @@
 //!      │  socket pair 2   program's stderr        ◀── COM3
 //! ```
 //!
-//! Socket pairs and an anonymous memory file instead of paths: nothing lies about when a run is killed, and every
-//! reader sees end of file at the moment QEMU is gone.
+//! The ports are socket pairs and the image is an anonymous memory file, not paths. So a killed run leaves no
+//! files, and every reader sees end of file as soon as QEMU is gone.
 
 pub mod boot_clock;
 pub mod channels;

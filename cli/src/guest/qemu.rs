@@ -9,7 +9,7 @@ pub fn program() -> String {
     std::env::var("RADIXVM_QEMU").unwrap_or_else(|_| "qemu-system-x86_64".to_owned())
 }
 
-/// How guest instructions are executed.
+/// The way in which guest instructions are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accel {
     /// By the processor.

@@ -23,7 +23,7 @@ use super::protocol::{Crash, Line, Owners, Stats};
 use super::qemu::Machine;
 use crate::exit_status::StatusError;
 
-/// What to run and where its bytes go.
+/// The guest to run, and the destinations of its output.
 pub struct Plan {
     /// The hardware.
     pub machine: Machine,
@@ -41,11 +41,11 @@ pub struct Plan {
     pub stderr: Sink,
     /// Set if the program reads our standard input. Otherwise it finds it empty.
     pub stdin: bool,
-    /// A fourth serial port on which the kernel itself may talk.
+    /// Set to add a fourth serial port for the kernel's log.
     pub kernel_log: bool,
-    /// How long the kernel may take to say that it runs, by the [`boot_clock`](super::boot_clock).
+    /// The time that the kernel may take to boot, by the [`boot_clock`](super::boot_clock).
     pub boot_limit: Duration,
-    /// How long everything may take.
+    /// The time that the whole run may take.
     pub limit: Option<Duration>,
     /// The way to end QEMU after the exit line.
     pub farewell: Farewell,
@@ -84,11 +84,11 @@ pub enum End {
     Killed(i32),
     /// The program was not started, for this reason.
     Refused(String),
-    /// We were told to stop by this signal.
+    /// The user stopped the run by this signal.
     Interrupted(i32),
     /// The guest failed.
     Failed(String),
-    /// The guest did not boot in time: a stock kernel may do so when it is booted again.
+    /// The guest did not boot in time. A stock kernel may boot the next time.
     Unbooted(String),
     /// The file that ends the run is there.
     Enough,
@@ -110,21 +110,22 @@ pub struct Outcome {
 /// A notice for the user while a guest runs.
 #[derive(Debug)]
 pub enum Notice<'a> {
-    /// The guest said this.
+    /// A line of the guest.
     Line(&'a Line),
-    /// It is still booting, which has taken so long.
+    /// The guest is still booting after these times.
     StillBooting(Times),
 }
 
 /// Takes the notices.
 type Reader<'a> = dyn FnMut(Notice<'_>) + 'a;
 
-/// How often a boot that takes long is worth a word. One takes seconds, under a translator on a busy machine more.
+/// The time between notices about a long boot. A boot takes seconds, and more under a translator on a busy
+/// machine.
 const REPORT_EVERY: Duration = Duration::from_secs(30);
-/// How often the boot's clock is looked at.
+/// The time between looks at the boot's clock.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Runs a guest to its end. `notice` gets what is for people.
+/// Runs a guest to its end. `notice` gets the notices for the user.
 pub fn run(plan: Plan, notice: &mut Reader<'_>) -> Result<Outcome> {
     let live = Live::start(&plan)?;
     let (end, said) = listen(&live, &plan, notice);
@@ -144,10 +145,10 @@ pub fn run(plan: Plan, notice: &mut Reader<'_>) -> Result<Outcome> {
     Ok(Outcome { end, stats: said.stats, crash: said.crash, owners: said.owners })
 }
 
-/// Runs a guest that nobody watches.
+/// Runs a guest without notices.
 ///
 /// # Errors
-/// As [`run`], and a signal to this process is one, with the status that a shell expects.
+/// Those of [`run`], and a signal to this process, with the status that a shell expects.
 pub fn run_unwatched(plan: Plan) -> Result<Outcome> {
     let outcome = run(plan, &mut |_| {})?;
     match outcome.end {
@@ -156,7 +157,7 @@ pub fn run_unwatched(plan: Plan) -> Result<Outcome> {
     }
 }
 
-/// Hears the guest out. No end: QEMU left without an exit line.
+/// Handles events until the end. Returns no end if QEMU left without an exit line.
 fn listen(live: &Live, plan: &Plan, notice: &mut Reader<'_>) -> (Option<End>, Said) {
     let mut said = Said::default();
     let mut clock = BootClock::start(live.process());
@@ -182,11 +183,11 @@ fn listen(live: &Live, plan: &Plan, notice: &mut Reader<'_>) -> (Option<End>, Sa
 #[derive(Default)]
 struct Said {
     booted: bool,
-    /// The boot's clock when the guest said its last line.
+    /// The boot's clock at the guest's last line.
     heard: Duration,
-    /// When somebody was told that the boot takes long.
+    /// The time of the last notice that the boot takes long.
     told: Duration,
-    /// The boot's clock when it was last looked at.
+    /// The boot's clock at the last look.
     had: Duration,
     panic: Option<String>,
     stats: Option<Stats>,
@@ -219,7 +220,7 @@ impl Said {
         None
     }
 
-    /// Looks how far a silent guest is: its end, or a word about the boot.
+    /// Checks how far a silent guest is. Returns its end, or gives a notice about the boot.
     fn look(&mut self, plan: &Plan, times: Times, notice: &mut Reader<'_>) -> Option<End> {
         self.had = times.had;
         if plan.limit.is_some_and(|limit| times.elapsed >= limit) {
@@ -235,7 +236,7 @@ impl Said {
         None
     }
 
-    /// Why QEMU left without an exit line, given its own words.
+    /// Explains why QEMU left without an exit line, from its own messages.
     fn explain(&self, words: &str) -> String {
         match &self.panic {
             Some(text) => format!("the kernel panicked: {text}"),
@@ -273,8 +274,8 @@ mod tests {
         }
     }
 
-    /// What happens to a guest that never says anything and gets one of every `share` seconds: the seconds at which somebody is told
-    /// that it still boots, and the end.
+    /// Returns the result for a guest that never writes anything and gets one of every `share` seconds: the
+    /// seconds of the notices that it still boots, and the end.
     fn silence(plan: &Plan, mut said: Said, share: u64) -> (Vec<u64>, Option<End>) {
         let mut told = Vec::new();
         for second in 1..1000 {

@@ -94,12 +94,12 @@ impl System {
         }
     }
 
-    /// How it is called where there is room.
+    /// Returns its name where there is room.
     pub fn label(self) -> String {
         self.named(self.known().label)
     }
 
-    /// The version of its kernel.
+    /// Returns the version of its kernel.
     pub fn version(self) -> Result<String> {
         match self {
             System::Radixvm(..) => Ok(concat!("radixvm ", env!("CARGO_PKG_VERSION")).to_owned()),
@@ -107,7 +107,7 @@ impl System {
         }
     }
 
-    /// Ours with what is unusual about it, the stock kernel with its version.
+    /// Returns a name of our kernel with its unusual options, or of the stock kernel with its version.
     fn named(self, name: &str) -> String {
         match self {
             System::Linux => linux::name(),

@@ -1,5 +1,5 @@
-//! The stock kernel's symbols, as it tells them itself: `/proc/kallsyms`, read once in a guest and kept in the
-//! cache. Its addresses are good for every later boot, because none of them is randomised (`nokaslr`).
+//! The stock kernel's symbols, from its own `/proc/kallsyms`, which is read once in a guest and stored in the
+//! cache. The addresses are valid for every later boot, because they are not randomised (`nokaslr`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -33,7 +33,7 @@ pub struct Kallsyms {
 }
 
 impl Kallsyms {
-    /// The symbols of the stock kernel.
+    /// Returns the symbols of the stock kernel.
     pub fn load() -> Result<Self> {
         let name = cached(linux::kernel()?)?;
         let kept = place::caches().into_iter().find_map(|cache| fs::read_to_string(cache.join(&name)).ok());
@@ -42,7 +42,7 @@ impl Kallsyms {
         }
         let text = ask().context("cannot read the stock kernel's symbols")?;
         let symbols = Kallsyms::parse(&text)?;
-        // Where nothing can be kept the next command asks again.
+        // If nothing can be stored, the next command reads them again.
         let file = place::cache().join(name);
         let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
         let _ = folder.and_then(|()| fs::write(file, text));
@@ -92,7 +92,8 @@ fn symbol(line: &str) -> Option<(u64, String)> {
     (absolute == (address < KERNEL_HALF)).then_some((address, words.next()?.to_owned()))
 }
 
-/// Where the cache keeps a kernel's symbols: by its version and its content, since distributions build a version more than once.
+/// Returns the path of a kernel's symbols in the cache. It has the version and a hash of the content, because
+/// distributions build a version more than once.
 fn cached(kernel: &Kernel) -> Result<PathBuf> {
     let content = fs::read(&kernel.path).with_context(|| kernel.path.display().to_string())?;
     let mut hasher = DefaultHasher::new();

@@ -10,7 +10,7 @@ use super::names::Kernel;
 use crate::guest::session::Plugin;
 use crate::leftovers;
 
-/// Where a kernel comes in for an event: the names of these places in our kernel, and in the stock one.
+/// The entry points of a kernel for an event: their names in our kernel, and in the stock one.
 struct Event {
     name: &'static str,
     ours: &'static [&'static str],
@@ -47,14 +47,14 @@ pub struct Settings {
     pub rounds: u64,
 }
 
-/// How the names of these folders begin.
+/// The prefix of the names of these folders.
 const PREFIX: &str = "radixvm-meter-";
 
-/// A folder for one run, gone with this value.
+/// A folder for one run, which is removed with this value.
 pub struct Scratch(TempDir);
 
 impl Scratch {
-    /// A fresh folder.
+    /// Creates a folder.
     pub fn new() -> Result<Self> {
         // A killed run may have left its folder behind.
         leftovers::prune(&std::env::temp_dir(), PREFIX, usize::MAX);

@@ -114,7 +114,7 @@ fn plan(
     let Settings { cpus, memory, .. } = settings;
     let mut plan = system::plan(guest.system, job, Size { cpus, memory, accel: Accel::Tcg }, streams)?;
     adapt(&mut plan, guest.system, guest.huge);
-    // Our kernel has to say at the end what its memory was used for; the stock one has nothing more to tell.
+    // Our kernel reports at the end what its memory was used for. The stock one has nothing more to report.
     plan.wanted = (guest.system == System::Linux && settings.rounds > 0).then(|| scratch.counts());
     // Every instruction of the boot is watched, too: with 4 CPUs that takes 5 of these 140 s.
     plan.boot_limit = boot_clock::limit_or(Duration::from_secs(60 + 20 * u64::from(cpus)));
@@ -124,7 +124,7 @@ fn plan(
     Ok(plan)
 }
 
-/// What differs from a guest that is not metered.
+/// Applies the differences from a guest that is not metered.
 fn adapt(plan: &mut Plan, system: System, huge: Huge) {
     plan.farewell = Farewell::Asked;
     // The places of regions decide the shape of trees of regions, and so their cost.

@@ -1,4 +1,4 @@
-//! An installed command: it runs without the checkout, without Rust, and wherever its folder is moved.
+//! An installed command runs without the checkout and without Rust, wherever its folder is moved.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use crate::harness::{radixvm_within, scratch};
 
-/// A fresh installation, moved away from where it was made.
+/// Makes an installation and moves it away from where it was made.
 fn moved(name: &str) -> PathBuf {
     let folder = scratch("installed").join(name);
     fs::remove_dir_all(&folder).or_else(|_| fs::create_dir_all(&folder)).unwrap();

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::harness::{Compiler, compiled, dry_run_turn, radixvm, root, scratch};
 
-/// The program of a boot image, in a file that runs here.
+/// Stores the program of a boot image in a file that runs here.
 pub fn program_in(image: &[u8]) -> PathBuf {
     let start = image.windows(4).position(|bytes| bytes == b"\x7fELF").expect("a program is in the image");
     let header = image[..start].windows(6).rposition(|bytes| bytes == b"070701").expect("it has a header");
@@ -39,7 +39,8 @@ fn a_dry_run_prints_a_command_that_works() {
     assert_eq!(fs::read_to_string(log).unwrap(), format!("{before}hello on stderr\n"));
 }
 
-/// From another folder, by its path, with nothing to do: only the program is heard.
+/// The launcher is called from another folder, by its path, with nothing to do. Only the program prints
+/// something.
 #[test]
 fn the_launcher_is_silent_when_nothing_is_to_be_done() {
     let launch = || {
@@ -53,7 +54,8 @@ fn the_launcher_is_silent_when_nothing_is_to_be_done() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "hello on stderr\n");
 }
 
-/// The launcher on a poor machine where nothing is built yet: only these commands, each a link to the real one or a script.
+/// Calls the launcher on a machine where nothing is built yet, with only these commands. Each is a link to
+/// the real one or a script.
 fn launch_poorly(verb: &str, scripts: &[(&str, &str)]) -> (Option<i32>, String) {
     let name = "poor";
     let folder = scratch(name);
@@ -105,7 +107,7 @@ fn the_launcher_says_what_it_cannot_install() {
     }
 }
 
-/// A distribution of another kind: what is missing is listed, and the launcher goes on with what is there.
+/// On another kind of distribution the launcher lists what is missing, and goes on with what is there.
 #[test]
 fn without_apt_the_launcher_names_what_is_missing_and_goes_on() {
     let (status, text) =

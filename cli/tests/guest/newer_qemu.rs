@@ -1,5 +1,5 @@
-//! QEMU 9 and later, whose translator has the x2APIC and whose plugins have another interface. The tests run where such a QEMU is:
-//! `RADIXVM_QEMU`, or the one on the PATH.
+//! QEMU 9 and later, whose translator has the x2APIC and whose plugins have another interface. The tests run
+//! if there is such a QEMU: `RADIXVM_QEMU`, or the one on the PATH.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::meter::{contend, number};
 /// The first version that has both.
 const FIRST: u32 = 9;
 
-/// Whether the QEMU that guests run in is so new. Says so if it is not.
+/// Returns whether the guests' QEMU is so new, and prints that if it is not.
 #[allow(clippy::disallowed_macros)] // a test's own words
 fn is_newer() -> bool {
     let program = std::env::var("RADIXVM_QEMU").unwrap_or_else(|_| "qemu-system-x86_64".to_owned());
@@ -23,7 +23,7 @@ fn is_newer() -> bool {
     newer
 }
 
-/// The plugin speaks that QEMU's interface, and counts the same.
+/// The plugin supports that QEMU's interface, and counts the same.
 #[test]
 fn the_meter_counts_in_a_newer_qemu() {
     if !is_newer() {
@@ -40,8 +40,8 @@ fn the_meter_counts_in_a_newer_qemu() {
     }
 }
 
-/// The kernel uses the x2APIC where the CPUs have it. All of them come up, and threads on 32 of them pass pages on and interrupt
-/// each other.
+/// The kernel uses the x2APIC if the CPUs have it. All of them come up, and threads on 32 of them pass pages
+/// on and interrupt each other.
 fn runs_with_x2apic(cpus: &str) {
     if !is_newer() {
         return;

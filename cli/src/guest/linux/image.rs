@@ -1,4 +1,4 @@
-//! A kernel's file, which says itself which version it is (Linux's Documentation/arch/x86/boot.rst, "kernel_version").
+//! A kernel's file, which contains its version (Linux's Documentation/arch/x86/boot.rst, "kernel_version").
 
 use std::fs::File;
 use std::io::Read;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use super::Kernel;
 
-/// The set-up code of a bzImage, with its header and the text of the version, lies in these first bytes.
+/// The first bytes of a bzImage: the set-up code, with its header and the text of the version.
 const SETUP: u64 = 64 << 10;
 const MAGIC_AT: usize = 0x202;
 const VERSION_AT: usize = 0x20e;
@@ -22,7 +22,7 @@ pub fn read(path: &Path) -> Result<Kernel> {
     Ok(Kernel { path: path.to_owned(), version })
 }
 
-/// The first word of a text like `6.1.0-44-cloud-amd64 (debian-kernel@lists.debian.org) #1 SMP`.
+/// Returns the first word of a text like `6.1.0-44-cloud-amd64 (debian-kernel@lists.debian.org) #1 SMP`.
 fn version(bytes: &[u8]) -> Option<String> {
     if bytes.get(MAGIC_AT..MAGIC_AT + 4)? != b"HdrS" {
         return None;
@@ -31,7 +31,7 @@ fn version(bytes: &[u8]) -> Option<String> {
     let text = bytes.get(usize::from(pointer) + 0x200..)?;
     let end = text.iter().position(|byte| *byte <= b' ')?;
     let word = std::str::from_utf8(&text[..end]).ok()?;
-    // It becomes part of file names.
+    // The version becomes part of file names.
     let good = |c: char| c.is_ascii_alphanumeric() || "._+~-".contains(c);
     (word.starts_with(|c: char| c.is_ascii_digit()) && word.chars().all(good)).then(|| word.to_owned())
 }

@@ -1,8 +1,8 @@
-//! The stock Linux kernel that the same programs are run on: the distribution's own, unpacked into the cache and booted with the
-//! image's programs and a small init. Nothing is installed on this machine.
+//! The stock Linux kernel that runs the same programs. It is the distribution's own, unpacked into the cache
+//! and booted with the image's programs and a small init. Nothing is installed on this machine.
 //!
-//! A command has one such kernel. `--linux` names it, by a file or a version. Otherwise it is the one that the distribution
-//! recommends, in the state in which it was first fetched.
+//! A command has one such kernel. `--linux` names it, by a file or a version. Otherwise it is the one that
+//! the distribution recommends, in the state in which it was first fetched.
 
 mod image;
 mod packages;
@@ -17,13 +17,13 @@ use anyhow::{Context, Result, bail};
 use crate::place;
 pub use version::short;
 
-/// What the guest is told besides what it runs. Everything here is in Linux's favour or makes runs repeatable:
-/// no mitigations, no zeroing beyond what the program needs, no automatic page migration; and no look at the boot whether the
-/// timer ticks, which fails where this machine is busy.
+/// The options of the guest's kernel. All of them are in Linux's favour or make runs repeatable: no
+/// mitigations, no zeroing beyond the program's needs, no automatic page migration, and no check of the timer
+/// at boot, which fails if this machine is busy.
 pub const COMMAND_LINE: &str = "console=ttyS3 quiet panic=-1 nokaslr mitigations=off tsc=reliable init_on_alloc=0 \
                                 numa_balancing=disable audit=0 no_timer_check";
 
-/// Bytes of memory that it boots in.
+/// The least memory in which it boots, in bytes.
 pub const LEAST_MEMORY: u64 = 128 << 20;
 
 /// A kernel that can be booted.
@@ -31,20 +31,20 @@ pub const LEAST_MEMORY: u64 = 128 << 20;
 pub struct Kernel {
     /// A bzImage.
     pub path: PathBuf,
-    /// The version that it says it has, such as `6.1.0-44-cloud-amd64`.
+    /// Its own version, such as `6.1.0-44-cloud-amd64`.
     pub version: String,
 }
 
 static ASKED: OnceLock<String> = OnceLock::new();
 static CHOSEN: OnceLock<Kernel> = OnceLock::new();
 
-/// Sets which kernel is meant, for `--linux`: a file or a version.
+/// Sets the kernel for `--linux`: a file or a version.
 pub fn ask_for(word: &str) {
     // A process has one command line.
     let _ = ASKED.set(word.to_owned());
 }
 
-/// Returns the kernel, which is fetched if it is not here yet.
+/// Returns the kernel, which is fetched if necessary.
 pub fn kernel() -> Result<&'static Kernel> {
     if let Some(chosen) = CHOSEN.get() {
         return Ok(chosen);
@@ -56,7 +56,7 @@ pub fn kernel() -> Result<&'static Kernel> {
     Ok(CHOSEN.get_or_init(|| kernel))
 }
 
-/// Returns the name of the kernel in tables: with its version, as soon as it is known.
+/// Returns the name of the kernel in tables, with its version once that is known.
 pub fn name() -> String {
     match CHOSEN.get() {
         Some(kernel) => format!("stock Linux {}", short(&kernel.version)),
@@ -69,7 +69,8 @@ pub fn fetched() -> Option<Kernel> {
     newest(place::caches().iter().flat_map(|cache| kernels_in(&cache.join(USUAL))))
 }
 
-/// Where the recommended kernels are kept in the cache, and those that somebody asked for, which are not taken for recommended ones.
+/// The folders of the cache for the recommended kernels, and for those that the user asked for, which are not
+/// taken for recommended ones.
 const USUAL: &str = "linux";
 const ASKED_FOR: &str = "linux/asked-for";
 
@@ -97,7 +98,7 @@ fn asked(word: &str) -> Result<Kernel> {
     }
 }
 
-/// Says which versions there are, and how to get others.
+/// Explains which versions there are, and how to get others.
 fn unknown(here: &[Kernel], offered: &[String]) -> String {
     let list = |mut versions: Vec<String>| {
         versions.sort_by(|a, b| version::compare(a, b));

@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use super::version::{self, FLAVOURS};
 use crate::progress::Step;
 
-/// Packages that stand for the recommended kernel for virtual machines: Debian's, then Ubuntu's.
+/// The packages of the recommended kernel for virtual machines: Debian's, then Ubuntu's.
 const RECOMMENDED: [&str; 2] = ["linux-image-cloud-amd64", "linux-image-virtual"];
-/// How to go on without apt.
+/// The advice for machines without apt.
 const OTHERWISE: &str =
     "give a kernel's file, as in --linux /boot/vmlinuz-6.1 (a bzImage with its serial driver built in)";
 
@@ -28,12 +28,12 @@ pub fn recommended() -> Result<String> {
     depends().with_context(|| format!("the package lists offer no kernel for virtual machines: {OTHERWISE}"))
 }
 
-/// What the first known package that stands for a kernel depends on.
+/// Returns the package on which the first known package of a kernel depends.
 fn depends() -> Option<String> {
     RECOMMENDED.iter().find_map(|name| dependency(name, "linux-image-"))
 }
 
-/// The first package with a name that begins so, of those on which another depends.
+/// Returns the first package with this prefix of those on which another depends.
 fn dependency(package: &str, prefix: &str) -> Option<String> {
     let text = apt_cache(&["depends", package])?;
     let depends = text.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
@@ -46,7 +46,8 @@ pub fn offered() -> Vec<String> {
     text.lines().filter_map(|line| Some(line.split(" - ").next()?.trim().to_owned())).collect()
 }
 
-/// Returns the package to take for a version that a person asked for: of the first flavour that has it, the newest.
+/// Returns the package for a version that the user asked for. It is the newest of the first flavour that has
+/// it.
 pub fn choose<'a>(offered: &'a [String], asked: &str) -> Option<&'a str> {
     let of = |flavour: &str| {
         let good = offered.iter().filter(|package| {
@@ -76,7 +77,7 @@ pub fn fetch(package: &str, work: &Path) -> Result<PathBuf> {
     if let Some(kernel) = unpacked(package, work, &step)? {
         return Ok(kernel);
     }
-    // Newer releases of Debian put the kernel's file into a package of its own.
+    // Newer releases of Debian have the kernel's file in a package of its own.
     let binary = dependency(package, "linux-binary-");
     let kernel = binary.map(|binary| unpacked(&binary, work, &step)).transpose()?.flatten();
     kernel.with_context(|| format!("{package} holds no kernel"))
@@ -96,7 +97,7 @@ fn unpacked(package: &str, work: &Path, step: &Step) -> Result<Option<PathBuf>> 
     Ok(find(&files))
 }
 
-/// The kernel's file of an unpacked package: in /boot by its version, or beside its modules.
+/// Returns the kernel's file of an unpacked package: in /boot by its version, or beside its modules.
 fn find(files: &Path) -> Option<PathBuf> {
     let in_boot = entries(&files.join("boot")).unwrap_or_default().into_iter();
     let modules =
@@ -112,7 +113,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// Runs a command; what it says is shown only if it fails.
+/// Runs a command. Its output is shown only if it fails.
 fn quietly(command: &mut Command) -> Result<()> {
     let named = format!("{command:?}");
     let output = command.output().with_context(|| format!("cannot run {named}"))?;

@@ -1,8 +1,9 @@
-//! Versions of kernels: which of two is newer, which ones a person means by `6.1`.
+//! Versions of kernels: comparing them, and matching those that the user means by `6.1`.
 
 use std::cmp::Ordering;
 
-/// Flavours of kernels for virtual machines first, then those for all machines: Debian's and Ubuntu's.
+/// The flavours of kernels, those for virtual machines first, then those for all machines: Debian's and
+/// Ubuntu's.
 pub const FLAVOURS: [&str; 4] = ["-cloud-amd64", "-virtual", "-generic", "-amd64"];
 
 /// Returns a version without its flavour: `6.1.0-44` of `6.1.0-44-cloud-amd64`.
@@ -15,7 +16,7 @@ pub fn is_plain(version: &str) -> bool {
     version.split('-').all(|part| part.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Returns whether a person who says `asked` means this version: it is the same, or goes on where `asked` ends.
+/// Returns whether the user means this version by `asked`: it is the same, or continues where `asked` ends.
 pub fn matches(version: &str, asked: &str) -> bool {
     let rest = version.strip_prefix(asked).filter(|_| !asked.is_empty());
     rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
@@ -26,7 +27,7 @@ pub fn compare(one: &str, other: &str) -> Ordering {
     parts(one).cmp(&parts(other))
 }
 
-/// Numbers, and what is between them.
+/// Returns the numbers, and the text between them.
 fn parts(version: &str) -> Vec<(u64, String)> {
     let mut rest = version;
     let mut parts = Vec::new();
