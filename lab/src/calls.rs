@@ -1,4 +1,4 @@
-//! What single calls cost on one CPU, in instructions, on RadixVM and on stock Linux.
+//! The cost of single calls on one CPU, in instructions, on RadixVM and on stock Linux.
 
 use abi::config::Huge;
 use anyhow::{Context, Result, bail};
@@ -11,17 +11,17 @@ use launch::table::{Table, count};
 /// A call that is measured.
 #[derive(Debug)]
 pub struct Call {
-    /// What it is called in tables and by `--only`.
+    /// Its name in tables and for `--only`.
     pub name: &'static str,
     /// The program whose round it is.
     program: &'static str,
     /// The program's arguments.
     arguments: &'static [&'static str],
-    /// How many of them make a round.
+    /// The number of calls in a round.
     per_round: u32,
-    /// What RadixVM is to take at most, as a multiple of Linux's instructions.
+    /// The most that RadixVM should take, as a multiple of Linux's instructions.
     target: f64,
-    /// What it takes at most until that is reached.
+    /// The most that it may take until the target is reached.
     open: Option<f64>,
 }
 
@@ -34,7 +34,7 @@ impl Call {
         Call { target, ..self }
     }
 
-    /// A target that is not reached yet: what is, with a twentieth for noise.
+    /// Sets the limit while the target is not reached: the present cost and a twentieth for noise.
     const fn open(self, open: f64) -> Self {
         Call { open: Some(open), ..self }
     }
@@ -43,14 +43,14 @@ impl Call {
         Call { per_round, ..self }
     }
 
-    /// Whether it makes threads or processes, which takes longer to measure.
+    /// Returns whether it makes threads or processes, which takes longer to measure.
     fn makes_tasks(&self) -> bool {
         self.program == "forkexit" || self.name.starts_with("thread")
     }
 }
 
-/// All that can be measured, and what the guest test `calls_cost_no_more_than_is_said` holds it to. Ranges
-/// have 8 MiB where nothing else is said.
+/// All calls that can be measured, with the limits of the guest test `calls_cost_no_more_than_is_said`.
+/// Ranges have 8 MiB unless the name says otherwise.
 #[rustfmt::skip]
 pub const CALLS: [Call; 25] = [
     Call::new("mmap", "microbench", &["mmap"]),
@@ -80,10 +80,10 @@ pub const CALLS: [Call; 25] = [
     Call::new("fork, exec, exit, wait", "forkexit", &["--exec"]),
 ];
 
-/// One object of the JSON output. Instructions of user and kernel, the median of rounds.
+/// One object of the JSON output. Instructions are those of user and kernel, the median of rounds.
 #[derive(Debug, Serialize)]
 pub struct Cost {
-    /// What was done.
+    /// The name of the call.
     pub call: &'static str,
     /// The program whose round it is.
     pub program: &'static str,
@@ -95,16 +95,16 @@ pub struct Cost {
     pub linux: f64,
     /// The stock kernel's version.
     pub linux_version: String,
-    /// RadixVM's as a multiple of Linux's.
+    /// RadixVM's instructions as a multiple of Linux's.
     pub ratio: f64,
     /// The ratio to reach.
     pub target: f64,
-    /// The ratio that the tests hold it to: the target, where it is reached.
+    /// The ratio that the tests require: the target, if it is reached.
     pub limit: f64,
 }
 
-/// Those whose names contain one of these words; all if there are none. A `quick` look leaves out threads
-/// and processes.
+/// Returns the calls whose names contain one of these words, or all if there are none. A `quick` run leaves
+/// out threads and processes.
 pub fn chosen(words: &[String], quick: bool) -> Result<Vec<&'static Call>> {
     let known = |word: &String| CALLS.iter().any(|call| call.name.contains(word.as_str()));
     if let Some(word) = words.iter().find(|word| !known(word)) {
@@ -139,7 +139,7 @@ fn cost(call: &'static Call, memory: u64, huge: Huge) -> Result<Cost> {
     Ok(Cost { call: name, program, arguments, radixvm, linux, linux_version, ratio, target, limit })
 }
 
-/// The costs side by side.
+/// Formats the costs side by side.
 pub fn table(costs: &[Cost]) -> Table {
     let linux = System::Linux.to_string();
     let mut table = Table::new(["call", "RadixVM", &linux, "ratio", "limit", "to reach"]);

@@ -1,5 +1,5 @@
-//! The laboratory: what `radixvm bench` starts. It measures RadixVM and stock Linux with the same programs,
-//! and draws the papers' figures.
+//! The laboratory, the program behind `radixvm bench`. It measures RadixVM and stock Linux with the same
+//! programs, and draws the papers' figures.
 #![forbid(unsafe_code)]
 
 mod calls;
@@ -36,7 +36,7 @@ enum What {
     Micro(commands::micro::Arguments),
     /// Instructions of single memory calls, fork and exec on one CPU, on RadixVM and on stock Linux
     Calls(commands::calls::Arguments),
-    /// What address spaces of real programs cost beside their pages: on Linux and in our core
+    /// Cost of address spaces of real programs beside their pages, on Linux and in our core
     Memory(commands::memory::Arguments),
     /// The figures of the RadixVM and Bonsai papers, from counts and the cost model
     Figures(commands::figures::Arguments),

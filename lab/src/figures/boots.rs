@@ -1,6 +1,6 @@
-//! How often a program is run. Guests differ: which thread gets a lock first, and then in turn, is decided
-//! soon after a boot, and more rounds of the same guest do not change it. What is drawn and compared is
-//! therefore the mean over boots, and there are as many as it takes to know that mean.
+//! The number of boots of a run. Guests differ: soon after a boot it is decided which thread gets a lock
+//! first, and then in turn, and more rounds of the same guest do not change it. The plotted and compared
+//! values are therefore means over boots, and there are as many boots as that mean needs.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -9,18 +9,18 @@ use super::counts::Count;
 use super::measure::Measured;
 use launch::meter::row::Row;
 
-/// For n + 2 boots, how many standard errors to each side of their mean the true mean is within, 98 times
-/// in a hundred: Student's distribution.
+/// For n + 2 boots, the number of standard errors to each side of their mean that contain the true mean 98
+/// times in a hundred: Student's distribution.
 const ERRORS: [f64; 31] = [
     31.821, 6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821, 2.764, 2.72, 2.681, 2.650, 2.624, 2.602,
     2.583, 2.567, 2.552, 2.539, 2.528, 2.518, 2.508, 2.500, 2.492, 2.485, 2.479, 2.473, 2.467, 2.462, 2.457,
     2.453,
 ];
-/// More boots than this are not tried.
+/// The most boots of a run.
 const MOST: usize = ERRORS.len() + 1;
 
-/// Whether so many boots are enough: two, or three if rounds scatter, and more until every count is known.
-/// A quick look and a program's own report take one.
+/// Returns whether there are enough boots: two, or three if rounds scatter, and more until every count is
+/// known. A quick run and a program's own report take one.
 pub fn suffice(boots: &[Measured], quick: bool) -> bool {
     let rows: Vec<&Row> = boots.iter().filter_map(Measured::row).collect();
     match boots.len() {
@@ -31,7 +31,7 @@ pub fn suffice(boots: &[Measured], quick: bool) -> bool {
     }
 }
 
-/// What the boots left, in the mean.
+/// Returns the mean of the boots' results.
 pub fn mean(boots: &[Measured]) -> Result<Measured> {
     let all: Vec<Value> = boots.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
     serde_json::from_value(mean_of(&all.iter().collect::<Vec<_>>()))
@@ -43,8 +43,8 @@ fn are_known(rows: &[&Row]) -> bool {
     (0..5).all(|at| is_known(&counts.iter().map(|of| &of[at]).collect::<Vec<_>>()))
 }
 
-/// Whether the true mean is probably within half of what two runs may differ by: then two that know it
-/// agree. Where rounds scatter guests come in kinds, and two of the same kind are no surprise.
+/// Returns whether the true mean is probably within half of the difference that two runs may have. Then two
+/// such runs agree. If rounds scatter, guests come in kinds, and two boots of the same kind are likely.
 fn is_known(boots: &[&Count]) -> bool {
     let tolerance = boots.iter().map(|count| count.tolerance(count)).fold(f64::INFINITY, f64::min);
     if boots.len() == 2 && boots.iter().any(|count| count.scatter > tolerance) {
@@ -54,7 +54,7 @@ fn is_known(boots: &[&Count]) -> bool {
     ERRORS[boots.len() - 2] * standard_error(&values) <= tolerance / 2.0
 }
 
-/// Of the mean, as the values scatter.
+/// Returns the standard error of the mean.
 fn standard_error(values: &[f64]) -> f64 {
     let number = values.len() as f64;
     let mean = values.iter().sum::<f64>() / number;
@@ -62,7 +62,7 @@ fn standard_error(values: &[f64]) -> f64 {
     (squares / (number - 1.0) / number).sqrt()
 }
 
-/// The mean of every number of documents that are alike; what is no number is as in the first.
+/// Returns the mean of every number of documents of the same form. Other values are those of the first.
 fn mean_of(all: &[&Value]) -> Value {
     match all[0] {
         Value::Number(_) => mean_number(all),
@@ -78,7 +78,7 @@ fn each<'a>(all: &[&'a Value], part: impl Fn(&'a Value) -> Option<&'a Value>) ->
     all.iter().filter_map(|of| part(of)).collect()
 }
 
-/// Whole numbers stay whole.
+/// Returns the mean of numbers. Whole numbers stay whole.
 fn mean_number(all: &[&Value]) -> Value {
     let numbers: Vec<f64> = all.iter().filter_map(|of| of.as_f64()).collect();
     let mean = numbers.iter().sum::<f64>() / numbers.len() as f64;
@@ -92,7 +92,7 @@ mod tests {
     use launch::guest::system::System;
     use std::collections::BTreeMap;
 
-    /// A boot with so many instructions a round, and so many transfers.
+    /// Returns a boot with this many instructions and transfers per round.
     fn boot(instructions: f64, transfers: f64) -> Measured {
         let cell = cell(System::PERCORE, 2);
         let (mut row, mut load) = (cell.row, cell.load);

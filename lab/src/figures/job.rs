@@ -13,36 +13,36 @@ use super::{Across, Figure, Panel, Series};
 use launch::exit_status::is_interrupt;
 use launch::terminal;
 
-/// What is to be done.
+/// The figures to draw and the way to measure them.
 pub struct Job {
     /// The figures.
     pub figures: Vec<&'static Figure>,
-    /// How far curves go.
+    /// The extent of the curves.
     pub extent: Extent,
-    /// How much is run.
+    /// The effort of the measurement.
     pub effort: Effort,
-    /// What this build has.
+    /// The designs and programs of this build.
     pub known: Known,
-    /// What is done.
+    /// The finished runs.
     pub store: Store,
-    /// What this build is.
+    /// The identity of this build.
     pub identity: Identity,
 }
 
-/// What the boots of a run left.
+/// The results of the boots of a run.
 struct Booted {
     boots: usize,
     mean: Measured,
 }
 
-/// Every run with what became of it.
+/// Every run with its result.
 type Done = Vec<(Run, Result<Booted>)>;
 
 impl Job {
-    /// The results, and how many runs gave none.
+    /// Measures everything. Returns the results, and the number of runs without a result.
     ///
     /// # Errors
-    /// A folder that cannot be written; snapshots that cannot be read; a signal.
+    /// If a folder cannot be written, snapshots cannot be read, or a signal came.
     pub fn measure(&self) -> Result<(Results, usize)> {
         let runs = plan::all(&self.figures, &self.extent, &self.known);
         let kept = runs.iter().filter(|run| self.is_done(&self.store.boots(run))).count();
@@ -63,7 +63,7 @@ impl Job {
         boots::suffice(boots, self.effort.quick)
     }
 
-    /// Finds or does one run. One that fails is told and left out.
+    /// Looks a run up or does it. A run that fails is reported and left out.
     fn once(&self, run: Run, number: usize, of: usize) -> Result<(Run, Result<Booted>)> {
         let name = run.name();
         let mut boots = self.store.boots(&run);
@@ -84,8 +84,8 @@ impl Job {
         Ok((run, Ok(Booted { boots: boots.len(), mean: boots::mean(&boots)? })))
     }
 
-    /// One guest, or another one if it fails: of a thousand that boot the stock kernel on a busy machine
-    /// some never say a word.
+    /// Boots one guest, or another one if it fails. Of a thousand guests with the stock kernel on a busy
+    /// machine some never write a line.
     fn boot(&self, run: &Run, step: &str) -> Result<Measured> {
         let boot = || measure::run(run, self.effort, step.to_owned());
         boot().or_else(|error| {
@@ -120,7 +120,7 @@ impl Job {
     }
 }
 
-/// Where a run is drawn.
+/// Returns the place of a run on the axis.
 fn place(across: Across, run: &Run) -> f64 {
     match across {
         Across::Cores => run.cpus.into(),

@@ -15,26 +15,26 @@ use vm::{
 use super::snapshot::{Region, Snapshot};
 use super::tables::CountedTables;
 
-/// What a space costs in our core, in bytes.
+/// The cost of a space in our core, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// Nodes of the radix map, and what else the space allocates: as the allocator counts it.
+    /// The nodes of the radix map and the other allocations of the space, counted by the allocator.
     pub metadata: u64,
     /// Page tables of one core.
     pub tables: u64,
 }
 
 impl Cost {
-    /// Both.
+    /// Returns the sum.
     pub fn bytes(self) -> u64 {
         self.metadata + self.tables
     }
 }
 
-/// Builds the space of `snapshot` with `tables`, counts it, and takes it down.
+/// Builds the space of `snapshot` with `tables`, counts it, and frees it.
 ///
 /// # Errors
-/// A snapshot that the core refuses.
+/// If the core refuses the snapshot.
 pub fn rebuild(snapshot: &Snapshot, tables: Tables) -> Result<Cost> {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let _core = threads::enter_any(1);
@@ -50,10 +50,10 @@ pub fn rebuild(snapshot: &Snapshot, tables: Tables) -> Result<Cost> {
     Ok(Cost { metadata: allocated.bytes_current.unsigned_abs(), tables: 4096 * tables.frames() })
 }
 
-/// There is one core to play.
+/// Held by the thread that acts as the only core.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A space with everything that the snapshot has.
+/// Builds a space with everything in the snapshot.
 fn build(
     pin: &Pinned,
     refcache: Arc<Refcache>,
@@ -68,7 +68,7 @@ fn build(
     Ok(space)
 }
 
-/// All of a 47-bit user space, with a single arena.
+/// Returns the layout of a 47-bit user space with a single arena.
 fn layout() -> Layout {
     let pages = |start, end| PageRange::between(PageNum::new(start), PageNum::new(end));
     Layout { cores: 1, user: pages(1, 1 << 35), anywhere: pages(1 << 27, 255 << 27), seed: 0 }
@@ -87,7 +87,7 @@ fn add(space: &dyn AddressSpace, pin: &Pinned, region: &Region) -> Result<(), St
     space.protect(pin, pages, rights(region)).map_err(|error| said(&error))
 }
 
-/// The region as it was while its pages were touched: a page without rights had some once.
+/// Describes the region as it was while its pages were touched. A page without rights had some once.
 fn describe(region: &Region) -> (Mapping, Access) {
     let rights = rights(region) | Prot::READ;
     match region.file {
@@ -106,7 +106,7 @@ fn rights(region: &Region) -> Prot {
     all.filter(|(_, has)| *has).fold(Prot::NONE, |set, (right, _)| set | right)
 }
 
-/// Memory that consists of numbers.
+/// Memory that consists of frame numbers only.
 #[derive(Default)]
 struct Numbers(AtomicU64);
 
@@ -121,7 +121,7 @@ impl Frames for Numbers {
         Some(self.next())
     }
 
-    /// Pages are counted as the snapshot has them: one by one.
+    /// Refuses huge pages, because the snapshot counts single pages.
     fn alloc_huge(&self, _: &Pinned, _: bool) -> Option<FrameNum> {
         None
     }

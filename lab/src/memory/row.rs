@@ -1,4 +1,4 @@
-//! One result per snapshot: what its space costs on Linux and in our core.
+//! One result per snapshot: the cost of its space on Linux and in our core.
 
 use std::fs;
 use std::path::Path;
@@ -30,15 +30,15 @@ pub struct Row {
     pub metadata_bytes: u64,
     /// Our page tables, of one core.
     pub table_bytes: u64,
-    /// Ours as a multiple of Linux's.
+    /// Our cost as a multiple of Linux's.
     pub ratio: f64,
 }
 
 impl Row {
-    /// Rebuilds a snapshot with `tables` and compares.
+    /// Rebuilds a snapshot with `tables` and compares the costs.
     ///
     /// # Errors
-    /// A snapshot that the core refuses.
+    /// If the core refuses the snapshot.
     pub fn of(snapshot: &Snapshot, tables: Tables) -> Result<Self> {
         let cost = rebuild(snapshot, kind(tables)).with_context(|| snapshot.program.clone())?;
         Ok(Row::new(snapshot, tables, cost))
@@ -60,7 +60,7 @@ impl Row {
     }
 }
 
-/// The snapshots in docs/snapshots, by name.
+/// Reads the snapshots in docs/snapshots, by name.
 pub fn recorded() -> Result<Vec<Snapshot>> {
     let folder = place::root().join("docs/snapshots");
     let entries = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
@@ -69,7 +69,7 @@ pub fn recorded() -> Result<Vec<Snapshot>> {
     paths.iter().map(|path| read(path)).collect()
 }
 
-/// A snapshot from a file.
+/// Reads a snapshot from a file.
 pub fn read(path: &Path) -> Result<Snapshot> {
     fs::read_to_string(path)
         .map_err(Into::into)

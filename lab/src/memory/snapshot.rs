@@ -1,4 +1,4 @@
-//! An address space written down, as text that a person can read:
+//! The snapshot of an address space, as readable text:
 //!
 //! ```text
 //! program chromium
@@ -15,54 +15,54 @@ use std::str::FromStr;
 
 use anyhow::{Context, Error, Result, ensure};
 
-/// See the module.
+/// A snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What ran.
+    /// The name of the program.
     pub program: String,
-    /// What Linux spent on it.
+    /// Linux's cost of the address space.
     pub linux: Linux,
-    /// By rising address, without overlap.
+    /// The regions by rising address, without overlap.
     pub regions: Vec<Region>,
 }
 
-/// What Linux spends on an address space.
+/// Linux's cost of an address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Linux {
-    /// Regions, as `/proc/PID/maps` lists them.
+    /// The number of regions that `/proc/PID/maps` lists.
     pub vmas: u64,
-    /// Bytes of one `vm_area_struct`.
+    /// The bytes of one `vm_area_struct`.
     pub vma_bytes: u64,
-    /// Bytes of page tables: `VmPTE`.
+    /// The bytes of page tables: `VmPTE`.
     pub table_bytes: u64,
 }
 
 impl Linux {
-    /// All of it. The tree that finds a region is left out, to Linux's advantage.
+    /// Returns the sum. The tree that finds a region is not counted, to Linux's advantage.
     pub fn bytes(self) -> u64 {
         self.vmas * self.vma_bytes + self.table_bytes
     }
 }
 
-/// Pages side by side that are mapped alike.
+/// Adjacent pages with the same mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
     /// The first page's number.
     pub start: u64,
-    /// How many.
+    /// The number of pages.
     pub pages: u64,
     /// `r`, `w` and `x`, or `-` in their places.
     pub rights: [bool; 3],
-    /// Whether others see what is written.
+    /// Set if others see the writes.
     pub shared: bool,
     /// The file, and the file's page that is mapped first.
     pub file: Option<(u64, u64)>,
-    /// Runs of pages with memory: the first, counted from `start`, and how many.
+    /// Runs of pages with memory: the first page, counted from `start`, and the number of pages.
     pub resident: Vec<(u64, u64)>,
 }
 
 impl Snapshot {
-    /// Pages that have memory.
+    /// Returns the number of pages that have memory.
     pub fn resident(&self) -> u64 {
         self.regions.iter().flat_map(|region| &region.resident).map(|(_, pages)| pages).sum()
     }

@@ -1,5 +1,5 @@
-//! Spaces of which little is used, made up: what metadata and tables cost where nothing is shared with a
-//! neighbour.
+//! Artificial spaces that are mostly empty. They show the cost of metadata and tables when pages share
+//! nothing with a neighbour.
 //!
 //! Linux's part is computed, not measured: its tables from the addresses, and a `vm_area_struct` for each
 //! region with the region's share of the tree.
@@ -10,15 +10,16 @@ use super::live::VMA_BYTES;
 use super::snapshot::{Linux, Region, Snapshot};
 use super::tables::LEVELS;
 
-/// Bytes of a region's share of Linux's maple tree: a node of 256 bytes has sixteen slots, and a region
-/// takes one and the gap behind it another. In Linux's favour all nodes are full, and there are none above.
+/// The bytes of a region's share of Linux's maple tree. A node of 256 bytes has sixteen slots, of which a
+/// region takes one and the gap behind it another. In Linux's favour all nodes are full, and there are none
+/// above.
 const TREE_BYTES: u64 = 2 * 256 / 16;
-/// The first page of all that is made up.
+/// The first page of all these spaces.
 const FIRST: u64 = 1 << 30;
 /// log2 of the pages that a page table covers.
 const TABLE: u32 = LEVELS[0];
 
-/// All of them.
+/// Returns all spaces.
 pub fn all() -> Vec<Snapshot> {
     vec![
         snapshot("500 pages at odd places", odd_places().map(|page| region(page, 1, vec![(0, 1)])).collect()),
@@ -26,7 +27,7 @@ pub fn all() -> Vec<Snapshot> {
     ]
 }
 
-/// 500 pages of the 2^26 in 256 GiB: the upper bits of a linear generator.
+/// Returns 500 pages of the 2^26 in 256 GiB: the upper bits of a linear generator.
 fn odd_places() -> impl Iterator<Item = u64> {
     let next = |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
     let random = std::iter::successors(Some(1_u64), next).skip(1).map(|state| state >> 38);
@@ -35,7 +36,7 @@ fn odd_places() -> impl Iterator<Item = u64> {
     places.into_iter()
 }
 
-/// The first page of each of so many tables.
+/// Returns the first page of each of `tables` tables.
 fn every_table(tables: u64) -> Vec<(u64, u64)> {
     (0..tables).map(|table| (table << TABLE, 1)).collect()
 }
@@ -53,7 +54,7 @@ fn snapshot(program: &str, regions: Vec<Region>) -> Snapshot {
     Snapshot { program: program.to_owned(), linux, regions }
 }
 
-/// How many page tables, of all levels, lead to the pages that have memory.
+/// Returns the number of page tables, of all levels, that lead to the pages with memory.
 fn tables(regions: &[Region]) -> usize {
     let runs = regions
         .iter()
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
     use abi::config::Tables;
 
-    /// What ours may cost, as a multiple of Linux's.
+    /// The most that our core may cost, as a multiple of Linux.
     const MOST: f64 = 1.5;
 
     #[test]

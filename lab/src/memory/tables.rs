@@ -1,5 +1,5 @@
-//! Page tables of one core that are only counted: how many frames the tables of x86-64 would take. A linked
-//! leaf is the space's own, and is counted there.
+//! Page tables of one core that are only counted, as frames of x86-64 tables. A linked leaf belongs to the
+//! space, and is counted there.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -12,27 +12,27 @@ use super::snapshot::Region;
 /// log2 of the pages that a table of each level covers: page table, page directory, directory pointers, root.
 pub const LEVELS: [u32; 4] = [9, 18, 27, 36];
 
-/// See the module.
+/// The counted tables.
 pub struct CountedTables {
     kind: Tables,
     there: Mutex<HashSet<(u32, u64)>>,
 }
 
 impl CountedTables {
-    /// Empty tables, with room for what `regions` need: so that counting allocates nothing.
+    /// Creates empty tables with room for `regions`, so that counting allocates nothing.
     pub fn for_regions(kind: Tables, regions: &[Region]) -> Self {
         let runs = regions.iter().flat_map(|region| &region.resident);
         let room = runs.map(|(_, pages)| 2 * LEVELS.len() + *pages as usize / 256).sum();
         Self { kind, there: Mutex::new(HashSet::with_capacity(room)) }
     }
 
-    /// The tables of these levels on the way to `page` are there from now on.
+    /// Adds the tables of these levels on the way to `page`.
     fn add(&self, levels: &[u32], page: PageNum) {
         let tables = levels.iter().map(|&bits| (bits, page.get() >> bits));
         self.there.lock().expect("counting does not panic").extend(tables);
     }
 
-    /// Frames in them.
+    /// Returns the number of their frames.
     pub fn frames(&self) -> u64 {
         self.there.lock().expect("counting does not panic").len() as u64
     }
@@ -63,7 +63,7 @@ impl Mmu for CountedTables {
         CoreSet::EMPTY
     }
 
-    /// Present.
+    /// Returns a present entry.
     fn entry(&self, _: Prot) -> u64 {
         1
     }

@@ -9,7 +9,7 @@ use super::scale::{Axis, BOTTOM, HEIGHT, LEFT, RIGHT, Scale, TOP, WIDTH, nice, p
 pub const CPUS: (&str, Axis) = ("CPUs", Axis::Logarithmic);
 /// The height of one line of the heading, the legend or the key.
 const LEGEND: f64 = 19.0;
-/// Curves that a legend names below each other; more of them stand in two columns.
+/// The number of curves that a legend names below each other. More of them are in two columns.
 const COLUMN: usize = 3;
 
 /// One curve.
@@ -18,7 +18,7 @@ pub struct Curve {
     pub label: String,
     /// Its colour.
     pub color: usize,
-    /// Whether its dots are hollow and its line is thin: another curve has the same colour.
+    /// Set if its dots are hollow and its line is thin, because another curve has the same colour.
     pub hollow: bool,
     /// Its points: place and value.
     pub points: Vec<(f64, f64)>,
@@ -30,17 +30,17 @@ pub struct Curve {
     pub dots: Vec<(f64, f64)>,
 }
 
-/// What somebody else says of a place.
+/// A value from elsewhere for a place in the chart.
 pub struct Said {
-    /// Where, and the value there.
+    /// The place, and the value there.
     pub place: (f64, f64),
     /// The colour of the curve that it is about.
     pub color: usize,
-    /// Who says it, and what.
+    /// Its source and its text.
     pub text: String,
 }
 
-/// What the key explains.
+/// The marks that the key explains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// A dot.
@@ -61,11 +61,11 @@ pub struct Chart {
     pub up: (&'static str, Axis),
     /// Its title.
     pub title: String,
-    /// A line above the chart; empty where the page around it has one.
+    /// A line above the chart, or empty if the page around it has one.
     pub heading: String,
-    /// What marks mean, those that are drawn.
+    /// The meanings of the marks that are drawn.
     pub key: &'static [(Mark, &'static str)],
-    /// What others say.
+    /// The values from elsewhere.
     pub said: Vec<Said>,
     /// The curves.
     pub curves: Vec<Curve>,
@@ -90,7 +90,7 @@ impl Chart {
         svg + "</svg>"
     }
 
-    /// Heading, legend and key, from above.
+    /// Draws the heading, the legend and the key, from above.
     fn head(&self, svg: &mut String) {
         if !self.heading.is_empty() {
             let (x, y) = (LEFT, TOP + 4.0);
@@ -112,7 +112,7 @@ impl Chart {
         }
     }
 
-    /// Lines of the legend.
+    /// Returns the number of lines of the legend.
     fn lines(&self) -> usize {
         let curves = self.curves.len();
         if curves > COLUMN { curves.div_ceil(2) } else { curves.max(1) }
@@ -240,7 +240,7 @@ fn name(svg: &mut String, (x, y): (f64, f64), text: &str) {
     let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{:.1}\">{}</text>", y + 4.0, escape(text));
 }
 
-/// A mark in no curve's colour, and what it means.
+/// Draws a mark, which has no curve's colour, and its meaning.
 fn key(svg: &mut String, mark: Mark, text: &str, (x, y): (f64, f64)) {
     let _ = match mark {
         Mark::Dot => writeln!(svg, "<circle class=\"key\" cx=\"{}\" cy=\"{y}\" r=\"3.5\"/>", x + 11.0),
@@ -269,7 +269,7 @@ fn diamond(svg: &mut String, Said { place, color, text }: &Said, scale: &Scale) 
         writeln!(svg, "<path class=\"said s{color}\" d=\"{shape}\"><title>{}</title></path>", escape(text));
 }
 
-/// A dot of a curve; `text` is what a pointer over it shows.
+/// Draws a dot of a curve. A pointer over it shows `text`.
 fn dot(svg: &mut String, curve: &Curve, (x, y): (f64, f64), text: &str) {
     let (kind, color) = if curve.hollow { ("hollow s", curve.color) } else { ("f", curve.color) };
     let _ = write!(svg, "<circle class=\"{kind}{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"");
@@ -281,7 +281,7 @@ fn dot(svg: &mut String, curve: &Curve, (x, y): (f64, f64), text: &str) {
 }
 
 impl Curve {
-    /// The classes of its line.
+    /// Returns the classes of its line.
     fn style(&self) -> String {
         let thin = if self.hollow { " thin" } else { "" };
         format!("curve s{}{thin}", self.color)

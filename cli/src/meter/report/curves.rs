@@ -82,14 +82,14 @@ fn counts(cells: &[Cell], title: &str, of: fn(&Row) -> &Summary) -> Chart {
     chart(Axis::Linear, title, curves)
 }
 
-/// What the marks of the first chart mean.
+/// The meanings of the marks in the first chart.
 const KEY: &[(Mark, &str)] = &[
     (Mark::Dot, "from counts"),
     (Mark::Dashed, "counts go on as before"),
     (Mark::Shaded, "to: counts stay as they are"),
 ];
 
-/// The title of a chart stands below it.
+/// Returns a chart, whose title is below it.
 fn chart(axis: Axis, title: &str, curves: Vec<Curve>) -> Chart {
     let (title, heading) = (title.to_owned(), String::new());
     Chart { across: CPUS, up: ("", axis), title, heading, key: &[], said: Vec::new(), curves, ideal: None }

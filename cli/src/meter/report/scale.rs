@@ -36,7 +36,7 @@ pub struct Scale {
     pub high: f64,
     /// The place of the top.
     pub top: f64,
-    /// Whether only whole numbers lie across.
+    /// Set if the horizontal axis has only whole numbers.
     pub whole: bool,
 }
 
