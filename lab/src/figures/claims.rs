@@ -1,29 +1,29 @@
-//! What a paper says in numbers, and how ours are computed from curves.
+//! Claims of a paper in numbers, and our numbers for them, which are computed from curves.
 
 use serde::Serialize;
 
 use super::curve::Curve;
 
-/// What a paper's text says, and ours beside it.
+/// A claim of a paper's text, with our number for it.
 #[derive(Clone, Copy)]
 pub struct Claim {
-    /// What is compared.
+    /// The compared quantity.
     pub what: &'static str,
     /// The section.
     pub place: &'static str,
     /// In the paper's words, as short as can be.
     pub paper: &'static str,
-    /// The same for a computer.
+    /// The paper's number.
     pub says: Says,
-    /// Ours.
+    /// Our number.
     pub ours: Ours,
-    /// Why ours falls short, where it does.
+    /// The reason why ours falls short, if it does.
     pub why: &'static str,
-    /// Whether the number stands in the text, and may be drawn; else it is what the words amount to.
+    /// Set if the number is in the text and may be drawn. Otherwise it follows from the words.
     stated: bool,
 }
 
-/// A claim in a line.
+/// Returns a claim.
 pub const fn claim(
     what: &'static str,
     place: &'static str,
@@ -34,7 +34,7 @@ pub const fn claim(
     Claim { what, place, paper, says, ours, why: "", stated: true }
 }
 
-/// What a paper says of a number.
+/// A paper's statement about a number.
 #[derive(Clone, Copy)]
 pub enum Says {
     /// It is this.
@@ -52,7 +52,7 @@ pub enum Says {
 }
 
 impl Says {
-    /// The number in the paper's text.
+    /// Returns the number in the paper's text.
     fn number(self) -> Option<f64> {
         match self {
             Says::About(number) | Says::AtLeast(number) | Says::AtMost(number) => Some(number),
@@ -60,7 +60,7 @@ impl Says {
         }
     }
 
-    /// By what factor ours falls short; 1 if it does not.
+    /// Returns the factor by which ours falls short, or 1 if it does not.
     fn short(self, ours: f64) -> f64 {
         let factor = match self {
             Says::About(number) => (ours / number).max(number / ours),
@@ -100,7 +100,7 @@ const SAME: f64 = 1.1;
 /// A claim with our number.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
-    /// What is compared.
+    /// The compared quantity.
     pub what: &'static str,
     /// The section.
     pub place: &'static str,
@@ -180,7 +180,8 @@ impl Ours {
         self.labels().into_iter().map(of).min().flatten()
     }
 
-    /// The same with no more CPUs than `most`. What is varied by an argument stays: all of that is counted.
+    /// Returns the same with at most `most` CPUs. A quantity over an argument stays, because all of that is
+    /// counted.
     fn at_most(self, most: u16, curves: &[Curve]) -> Ours {
         let by_argument = |label| {
             let curve = curves.iter().find(|curve: &&Curve| curve.label == label);

@@ -32,7 +32,7 @@ const COLUMNS: [&str; 13] = [
     "steady",
 ];
 
-/// What a compact file says.
+/// The contents of a compact file.
 #[derive(Debug, Deserialize)]
 pub struct Compact {
     /// Where the counts come from.
@@ -56,9 +56,9 @@ pub struct Origin {
     pub kernels: Vec<String>,
     /// The emulator's version.
     pub qemu: String,
-    /// Who got huge pages, on either kernel.
+    /// The option for huge pages, on either kernel.
     pub huge: String,
-    /// What is to be known of these counts besides.
+    /// Further notes about these counts.
     pub notes: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ pub struct Point {
     pub boots: usize,
     /// Instructions, transfers, invalidations, targets and faults a round, if they were counted.
     pub counts: Option<[f64; 5]>,
-    /// What is drawn, by the cost model.
+    /// The plotted value, by the cost model.
     pub value: f64,
     /// Of a prediction: what it would be if counts per round stayed as they were last.
     pub steady: Option<f64>,

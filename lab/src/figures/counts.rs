@@ -1,4 +1,4 @@
-//! What of a row two runs are compared by, and how far apart is the same.
+//! The counts of a row by which two runs are compared, and the tolerance.
 
 use launch::meter::model::{TRAP, UPGRADE, answer, send};
 use launch::meter::row::Row;

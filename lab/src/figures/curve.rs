@@ -29,9 +29,9 @@ pub struct Curve {
     pub program: &'static str,
     /// Its arguments.
     pub arguments: Vec<&'static str>,
-    /// What this build has not.
+    /// The design or program that this build lacks.
     pub not_in_this_build: Option<String>,
-    /// Runs that gave nothing, and why.
+    /// Runs without a result, with the reason.
     pub skipped: Vec<String>,
     /// From counts.
     pub points: Vec<(f64, f64)>,
@@ -45,7 +45,7 @@ pub struct Curve {
     pub boots: Vec<usize>,
     /// All counts, where they were metered.
     pub counts: Vec<Row>,
-    /// What is kept of each point in the compact file.
+    /// The data of each point for the compact file.
     #[serde(skip)]
     pub counted: Vec<Counted>,
     /// The number of its colour, and whether another curve has it, too.
@@ -96,7 +96,7 @@ impl Curve {
         curve
     }
 
-    /// What the compact file is to have of this curve: every point, and predictions beyond the last.
+    /// Returns the points for the compact file: every point, and predictions beyond the last.
     pub fn record(&self, figure: &str, panel: &str) -> Vec<Point> {
         let point = |x, cpus, value| Point {
             figure: figure.to_owned(),

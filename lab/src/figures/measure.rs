@@ -19,15 +19,15 @@ use launch::meter::row::Row;
 use launch::place;
 use launch::progress::Step;
 
-/// What a run left.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Measured {
     /// Counts per round.
     Metered {
-        /// As `contend` writes them.
+        /// The row as `contend` writes it.
         row: Box<Row>,
-        /// What the cost model takes.
+        /// The input of the cost model.
         load: Load,
     },
     /// The kernel's own counters over the run.
@@ -64,14 +64,14 @@ impl Effort {
         if self.quick { rounds / 8 } else { rounds.max(LEAST_ROUNDS) }
     }
 
-    /// How many times over a job's text of so many bytes is read.
+    /// Returns how many times a job reads its text of `bytes` bytes.
     fn times(self, bytes: u64) -> u64 {
         let usual = if self.quick { 2 } else { 40 };
         self.size.map_or(usual, |size| size.div_ceil(bytes.max(1)).max(1))
     }
 }
 
-/// Runs it. `step` is what a waiting person sees.
+/// Runs it. `step` is the text of the progress step.
 pub fn run(run: &Run, effort: Effort, step: String) -> Result<Measured> {
     if run.metered { metered(run, effort, step) } else { reported(run, effort, &step) }
 }

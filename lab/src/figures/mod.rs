@@ -14,11 +14,10 @@
 //!   drawn again, with claims: the papers' numbers beside ours ──▶ pictures, page, docs/results/figures.md
 //! ```
 //!
-//! Whatever is drawn is drawn from the compact file, so that the one in the repository gives the pictures
-//! beside it.
+//! All plots are drawn from the compact file, so that the one in the repository gives the pictures beside it.
 //!
-//! A program, a design or a scheme of counting is added to a figure by a line in its table. What this build
-//! does not know is listed in the results as not in it.
+//! A program, a design or a scheme of counting is added to a figure by a line in its table. If this build does
+//! not know it, the results list it as not in this build.
 
 pub mod bonsai;
 pub mod boots;
@@ -56,13 +55,13 @@ pub struct Figure {
     pub paper: &'static str,
     /// Its caption there.
     pub title: &'static str,
-    /// What differs here.
+    /// The differences here.
     pub note: &'static str,
-    /// What it shows.
+    /// Its content.
     pub content: Content,
 }
 
-/// What a figure shows.
+/// The content of a figure.
 pub enum Content {
     /// Curves.
     Curves(Axes, &'static [Panel]),
@@ -74,14 +73,14 @@ pub enum Content {
 
 /// Jobs whose time is split.
 pub struct Timed {
-    /// What runs, on what.
+    /// The programs and the machines.
     pub panel: Panel,
     /// The paper's numbers for the first series.
     pub paper: &'static [Split],
 }
 
 impl Content {
-    /// What is to be run for it, and what is varied.
+    /// Returns the variable, and the plots with the runs that they need.
     pub fn panels(&self) -> (Across, Vec<&'static Panel>) {
         match self {
             Content::Curves(axes, panels) => (axes.across, panels.iter().collect()),
@@ -91,7 +90,7 @@ impl Content {
     }
 }
 
-/// What is varied and what is drawn.
+/// The variable and the plotted quantity.
 pub struct Axes {
     /// From left to right.
     pub across: Across,
@@ -99,7 +98,7 @@ pub struct Axes {
     pub up: &'static str,
 }
 
-/// What is varied from left to right.
+/// The variable, from left to right.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Across {
     /// The number of CPUs.
@@ -110,13 +109,13 @@ pub enum Across {
 
 /// One plot of a figure.
 pub struct Panel {
-    /// What tells it from the others.
+    /// The distinction from the other plots.
     pub title: &'static str,
-    /// What is drawn.
+    /// The plotted quantity.
     pub plot: Plot,
     /// The curves, as the paper names them.
     pub series: &'static [Series],
-    /// What the paper says of them.
+    /// The paper's claims about them.
     pub claims: &'static [Claim],
 }
 
@@ -127,20 +126,20 @@ pub enum Plot {
     PerRound(f64),
     /// The same, times this of each CPU.
     PerRoundAndCore(f64),
-    /// Jobs per hour; all rounds are one job: every thread's share, or files, or blocks.
+    /// Jobs per hour. All rounds are one job: every thread's share, or files, or blocks.
     Jobs,
     /// Cycles that a round takes a CPU.
     Cycles,
     /// Cycles of a page fault of those who only fault, as a multiple of the first.
     FaultRelative,
-    /// Look-ups per second; every reader does so many.
+    /// Look-ups per second, of which every reader does this many.
     Lookups(f64),
     /// Frames of page tables, as our kernel counts them.
     TablePages,
 }
 
 impl Plot {
-    /// Whether it needs the meter's counts; otherwise the program's own report will do.
+    /// Returns whether it needs the meter's counts. Otherwise the program's own report is enough.
     pub fn is_metered(self) -> bool {
         self != Plot::TablePages
     }
@@ -150,9 +149,9 @@ impl Plot {
 pub struct Series {
     /// Its name in the paper.
     pub label: &'static str,
-    /// What it runs on.
+    /// The machine.
     pub on: Machine,
-    /// What runs.
+    /// The program and its work.
     pub work: Work,
 }
 

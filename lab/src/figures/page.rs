@@ -20,7 +20,7 @@ below. Dashed, beyond the most CPUs counted, they go on as counts per round went
 Diamonds: what the paper's text says, in the colour of its curve; a factor is taken of our value. Axes and \
 names are the papers'. None of it was timed on a large machine: the shape is the prediction, not the height.</p>";
 
-/// What marks mean.
+/// The meanings of the marks.
 const KEY: &[(Mark, &str)] = &[
     (Mark::Dot, "counted"),
     (Mark::Dashed, "predicted"),
@@ -192,7 +192,7 @@ fn claimed<'a>(claims: impl Iterator<Item = (&'static str, &'a Compared)>) -> St
     if rows.is_empty() { String::new() } else { table(&heading, rows) }
 }
 
-/// What the curves come from.
+/// Formats the counts behind the curves.
 fn counts(figure: &Drawn) -> String {
     let curves = figure.panels.iter().flat_map(|panel| panel.series.iter().map(move |curve| (panel, curve)));
     let row = |(panel, curve): (&Plotted, &Curve), of: &Counted| {

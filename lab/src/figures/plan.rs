@@ -1,4 +1,4 @@
-//! What is to be measured: every run that some figure needs, once.
+//! The plan of the measurement: every run that some figure needs, once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,18 +8,18 @@ use anyhow::{Context, Result};
 use super::{Across, Figure, Machine, Plot, Series, Work};
 use launch::artifacts;
 
-/// A program on a machine with so many CPUs.
+/// A program on a machine with a number of CPUs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Where.
+    /// The machine.
     pub on: Machine,
-    /// What.
+    /// The program and its work.
     pub work: Work,
-    /// What `{x}` stands for.
+    /// The value of `{x}`.
     pub x: Option<&'static str>,
-    /// How many CPUs.
+    /// The number of CPUs.
     pub cpus: u16,
-    /// By the meter, or by the program's own report.
+    /// Set if the meter counts it. Otherwise the program's own report is used.
     pub metered: bool,
 }
 
@@ -82,8 +82,8 @@ pub fn all(figures: &[&Figure], extent: &Extent, known: &Known) -> Vec<Run> {
     all
 }
 
-/// What this build's programs are called, with their bytes: a program knows the options that are written in
-/// it.
+/// The names of this build's programs, with their bytes. A program has the options whose names are in its
+/// bytes.
 pub struct Known(BTreeMap<String, Vec<u8>>);
 
 impl Known {
@@ -95,7 +95,7 @@ impl Known {
         artifacts::programs()?.iter().map(read).collect::<Result<_>>().map(Known)
     }
 
-    /// What of a series this build has not.
+    /// Returns the part of a series that this build lacks.
     pub fn missing(&self, series: &Series) -> Option<String> {
         if let Err(why) = series.on.system() {
             return Some(why);

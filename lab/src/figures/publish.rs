@@ -1,4 +1,4 @@
-//! What the repository keeps of a run: the compact file, pictures and page in docs/results/figures, and the
+//! The repository's record of a run: the compact file, pictures and page in docs/results/figures, and the
 //! tables in docs/results/figures.md.
 
 use std::fs;
@@ -79,7 +79,7 @@ impl Claimed<'_> {
     }
 }
 
-/// What is to be known of the counts before they are read, one paragraph each.
+/// Returns notes for the reader of the counts, one paragraph each.
 pub fn origin(origin: &Origin, figures: &[Drawn]) -> Vec<String> {
     let curves = figures.iter().flat_map(|figure| figure.panels.iter().flat_map(|panel| &panel.series));
     let counted = || curves.clone().flat_map(|curve| &curve.counted);
@@ -189,7 +189,7 @@ fn jobs(figures: &[Drawn]) -> String {
     )
 }
 
-/// What the plots of single operations come from, at the fewest and the most CPUs.
+/// Formats the counts behind the plots of single operations, at the fewest and the most CPUs.
 fn by_counts(figures: &[Drawn]) -> String {
     let heading =
         ["figure", "series", "at", "CPUs", "instructions", "transfers", "invalidations", "targets", "faults"];
@@ -270,10 +270,10 @@ pub fn write(folder: &Path, files: &[(String, String)]) -> Result<()> {
     Ok(())
 }
 
-/// Whether counts of this commit may be kept.
+/// Checks whether counts of this commit may be kept.
 ///
 /// # Errors
-/// The tree has changes, so that nobody can make the same kernel again.
+/// If the tree has changes, because the same kernel could not be built again.
 pub fn check(commit: &str) -> Result<()> {
     ensure!(
         !commit.ends_with("-dirty") && commit != "unknown",

@@ -25,7 +25,7 @@ pub const LOCAL: Work = Work::new("local", &[]);
 pub const PIPELINE: Work = Work::new("pipeline", &[]);
 /// The third.
 pub const GLOBAL: Work = Work::new("global", &[]);
-/// What is drawn of them.
+/// The axes of their plots.
 pub const PAGES: Axes = Axes { across: Across::Cores, up: "pages written/s" };
 
 /// The three systems of figure 5 and RadixVM as it comes, on one program.

@@ -7,7 +7,7 @@ use super::{Across, Axes, Content, Figure, Panel, Plot, RADIX, Series, Work, our
 /// Look-ups of each reader of figures 6 and 7.
 const LOOKUPS: f64 = 6400.0;
 
-/// Look-ups in a map beside so many writers.
+/// Look-ups in a map beside a number of writers.
 macro_rules! lookups {
     ($label:literal, $map:literal, $writers:literal) => {
         Series {
@@ -33,7 +33,7 @@ const fn counters(arguments: &'static [&'static str]) -> [Series; 3] {
     ]
 }
 
-/// What the paper says of them.
+/// The paper's claims about them.
 const COUNTERS: [Claim; 5] = [
     claim(
         "Refcache, 80 cores of 1",

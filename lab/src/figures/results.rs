@@ -1,4 +1,4 @@
-//! What the JSON says: every figure with our numbers.
+//! The JSON: every figure with our numbers.
 
 use abi::config::Tables;
 use serde::Serialize;
@@ -37,12 +37,12 @@ pub struct Drawn {
     pub paper: &'static str,
     /// Its caption there.
     pub title: &'static str,
-    /// What differs here.
+    /// The differences here.
     #[serde(skip)]
     pub note: &'static str,
-    /// What is varied.
+    /// The variable.
     pub x: &'static str,
-    /// What is drawn.
+    /// The plotted quantity.
     pub y: &'static str,
     /// Its plots.
     pub panels: Vec<Plotted>,
@@ -55,9 +55,9 @@ pub struct Drawn {
 /// A plot.
 #[derive(Debug, Serialize)]
 pub struct Plotted {
-    /// What tells it from the others.
+    /// The distinction from the other plots.
     pub title: &'static str,
-    /// What is drawn.
+    /// The plotted quantity.
     #[serde(skip)]
     pub plot: Plot,
     /// Its curves.

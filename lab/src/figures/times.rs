@@ -25,7 +25,7 @@ impl Split {
         Split { user, system, idle }
     }
 
-    /// By the cost model, of a run that does so many jobs an hour.
+    /// Returns the times by the cost model, of a run that does `jobs` jobs an hour.
     fn of(row: &Row, jobs: f64) -> Self {
         let cpus = f64::from(row.cpus);
         let seconds = |part| load_of(part).times(ended(row)).cycles(cpus) / FREQUENCY;

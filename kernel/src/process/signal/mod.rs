@@ -98,8 +98,8 @@ impl ThreadSignals {
         }
     }
 
-    /// Returns the state of a child. It blocks the same signals, and has the same alternate stack if it has
-    /// `its_own` memory.
+    /// Returns the state of a child. It blocks the same signals. If `its_own`, it has the same alternate
+    /// stack, on which no other thread runs meanwhile.
     pub fn inherit(&self, its_own: bool) -> Self {
         let child = Self::new(self.lasting_mask());
         if its_own {
