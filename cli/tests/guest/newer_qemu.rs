@@ -38,6 +38,8 @@ fn the_meter_counts_in_a_newer_qemu() {
             "{row}"
         );
     }
+    let rows = contend("newer-ipis", &["--systems", "percore", "--cpus", "2"], &["pipeline"]);
+    assert_eq!(number(&rows[0], "ipis", "median"), 1.0, "{rows:?}");
 }
 
 /// The kernel uses the x2APIC if the CPUs have it. All of them come up, and threads on 32 of them pass pages
