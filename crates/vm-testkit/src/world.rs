@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use percore::Pinned;
 use vm::{
-    Access, AddressSpace, Event, Fault, FaultError, FrameNum, Layout, Locking, Mmu, NodeCounters, PageNum,
-    PageRange, RadixSpace, Region, Tables, TreeSpace, Usage,
+    Access, AddressSpace, Event, Fault, FaultError, FrameNum, Layout, Mmu, NodeCounters, PageNum, PageRange,
+    RadixSpace, Region, Tables, Usage,
 };
+use vm_trees::{Locking, TreeSpace};
 
 use crate::memory::Memory;
 use crate::{FrameStore, Machine, Model, SimMmu, Translation, WORDS};

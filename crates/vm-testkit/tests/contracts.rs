@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use fuzzing::attempt;
 use percore::Pinned;
-use vm::{Access, Locking, PageNum, PageRange, Placement, Prot, Remap, Tables};
+use vm::{Access, PageNum, PageRange, Placement, Prot, Remap, Tables};
 use vm_testkit::{Call, Design, Setup, Shows, World};
+use vm_trees::Locking;
 
 const RW: Prot = Prot::from_bits(3);
 const PAGE: PageNum = PageNum::new(1000);

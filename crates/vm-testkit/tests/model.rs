@@ -6,8 +6,9 @@ mod common;
 use common::{CORES, setup, step};
 use proptest::prelude::*;
 use proptest::sample::select;
-use vm::{Locking, Tables};
+use vm::Tables;
 use vm_testkit::{Design, Setup, Step, Trial};
+use vm_trees::Locking;
 
 fn run(setup: Setup, design: Design, steps: &[(usize, Step)]) {
     let mut trial = Trial::new(setup, design);

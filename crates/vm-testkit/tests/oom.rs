@@ -9,10 +9,9 @@ use percore::Pinned;
 use proptest::prelude::*;
 use proptest::sample::select;
 use test_memory::{FailingNodes, with_blocks};
-use vm::{
-    FaultError, HUGE_PAGES, Locking, Mapping, PageNum, PageRange, Placement, Prot, Remap, Tables, VmError,
-};
+use vm::{FaultError, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot, Remap, Tables, VmError};
 use vm_testkit::{ALL_TABLES, Design, Setup, Shows, Step, Trial, World};
+use vm_trees::Locking;
 
 const RW: Prot = Prot::from_bits(3);
 

@@ -9,10 +9,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use percore::Pinned;
-use vm::{
-    Access, FaultError, HUGE_PAGES, Locking, Mapping, PageNum, PageRange, Placement, Prot, Tables, VmError,
-};
+use vm::{Access, FaultError, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot, Tables, VmError};
 use vm_testkit::{Design, Setup, WORDS, World};
+use vm_trees::Locking;
 
 const CORES: usize = 4;
 const STRIPE: u64 = 700;

@@ -10,9 +10,9 @@
 //! There are no cycles. The doc of each room's `mod.rs` says what it uses.
 //!
 //! ```text
-//!   radix, tree ──▶ protocol ──▶ page_word ──▶ leaf
-//!        │                           └───────▶ space ──▶ machine ──▶ types
-//!        └──▶ placement ───────────────────────────────────────────▶ types
+//!   radix ──▶ protocol ──▶ page_word ──▶ leaf
+//!     │                        └───────▶ space ──▶ machine ──▶ types
+//!     └──▶ placement ────────────────────────────────────────▶ types
 //! ```
 //!
 //! | room | what it has |
@@ -25,7 +25,6 @@
 //! | `page_word/` | what is kept for each page: mapping, frame, cores that translate it |
 //! | `protocol/` | faults, shootdowns, sharing and moves, on pages whose slots are locked |
 //! | `radix/` | the design: a radix map of page words |
-//! | `tree/` | five designs to compare with: a tree of regions |
 #![no_std]
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
@@ -39,15 +38,22 @@ mod placement;
 mod protocol;
 mod radix;
 mod space;
-mod tree;
 mod types;
 
-/// The types of the shootdown protocol, for its example that does not compile. Code outside this crate cannot
-/// make them.
-#[doc(hidden)]
-pub mod typestate {
-    pub use crate::page_word::Page;
-    pub use crate::protocol::{Backend, Invalidated, Removed};
+/// The parts that a design is made of, for designs in crates of their own.
+///
+/// They lock slots of a radix map, and do what the protocols say with the pages there. No stable interface is
+/// promised: they change with the protocols.
+pub mod design {
+    pub use crate::machine::{Call, Noted, during, lock_slots};
+    pub use crate::page_word::{Grain, Page};
+    pub use crate::placement::{Arenas, Look, any_hole};
+    pub use crate::protocol::{
+        Backend, ForkedPage, Guard, Invalidated, Move, Places, Removed, Scattered, ShootdownSet, check,
+        first_piece, keys, lock_all, lock_leaves, make_fit, range, show_frame,
+    };
+    pub use crate::space::{PIECE, show_space};
+    pub use crate::types::{Change, EventCounts, Joining, Runs};
 }
 
 pub use leaf::{Linkage, PrivateSharers};
@@ -61,7 +67,6 @@ pub use space::{
     AddressSpace, Copies, Fault, FaultError, ForkBacking, MovePieces, Nodes, Others, Placement, Progress,
     Relocation, Remap, RemapBacking, VmError,
 };
-pub use tree::{Locking, TreeSpace};
 pub use types::{
     Access, BackingNum, CompressedNum, Counters, Detail, Event, Flags, FrameNum, HUGE_PAGES, Mapping,
     PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, Region, Resident, Usage, VirtAddr,

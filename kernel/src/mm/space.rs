@@ -13,9 +13,8 @@ use abi::config::{Design, Tables};
 use percore::{AllCores, MAX_CORES, Pinned};
 use radixmap::NodeCounters;
 use sync::{CachePadded, SetOnce, SpinLock};
-use vm::{
-    AddressSpace, ForkBacking, Layout, Locking, Mmu, Others, PageNum, PageRange, RadixSpace, TreeSpace,
-};
+use vm::{AddressSpace, ForkBacking, Layout, Mmu, Others, PageNum, PageRange, RadixSpace};
+use vm_trees::{Locking, TreeSpace};
 
 use super::machine_memory::MachineMemory;
 use super::owner::Owner;

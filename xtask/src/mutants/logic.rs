@@ -22,12 +22,13 @@ struct Target {
     judges: &'static [&'static str],
 }
 
-const TARGETS: [Target; 5] = [
+const TARGETS: [Target; 6] = [
     Target { name: "refcache", shards: 10, judges: &["radixvm-refcache"] },
     Target { name: "rcu", shards: 3, judges: &["radixvm-rcu"] },
     Target { name: "bonsai", shards: 4, judges: &["radixvm-bonsai"] },
     Target { name: "radixmap", shards: 40, judges: &["radixvm-radixmap"] },
-    Target { name: "vm", shards: 100, judges: &["radixvm-vm", "radixvm-vm-testkit"] },
+    Target { name: "vm", shards: 80, judges: &["radixvm-vm", "radixvm-vm-testkit"] },
+    Target { name: "vm-trees", shards: 20, judges: &["radixvm-vm-trees", "radixvm-vm-testkit"] },
 ];
 
 /// Status of cargo-mutants if mutants survived, and if tests did not end.

@@ -25,13 +25,19 @@ use crate::{
 };
 
 /// The calls that a core makes with slots locked.
-#[derive(Clone, Copy)]
-pub(crate) enum Call {
+#[derive(Clone, Copy, Debug)]
+pub enum Call {
+    /// A call of an [`Mmu`].
     Mmu = 1,
+    /// A call of [`Frames`].
     Frames,
+    /// A call of [`Backings`].
     Backings,
+    /// A call of a visitor that the caller of an operation passed to it.
     Visitor,
+    /// A call of a [`ForkBacking`](crate::ForkBacking).
     ForkBacking,
+    /// A call of a [`RemapBacking`](crate::RemapBacking).
     RemapBacking,
 }
 
@@ -47,7 +53,7 @@ static CALLS: [AtomicU8; MAX_CORES] = [const { AtomicU8::new(0) }; MAX_CORES];
 /// # Panics
 /// If the core is in a call, or is not the one of `pin`, where debug assertions are on.
 #[inline(always)]
-pub(crate) fn lock_slots(pin: &Pinned) {
+pub fn lock_slots(pin: &Pinned) {
     if cfg!(debug_assertions) {
         pin.assert_here();
         let (core, call) = (pin.core().index(), call_of(pin.core()).load(Ordering::Relaxed));
@@ -64,7 +70,7 @@ pub(crate) fn lock_slots(pin: &Pinned) {
 /// # Panics
 /// If it begins or ends on another core than that of `pin`, where debug assertions are on.
 #[inline(always)]
-pub(crate) fn during<R>(pin: &Pinned, what: Call, call: impl FnOnce() -> R) -> R {
+pub fn during<R>(pin: &Pinned, what: Call, call: impl FnOnce() -> R) -> R {
     if !cfg!(debug_assertions) {
         return call();
     }
@@ -99,7 +105,8 @@ impl Drop for Inside {
 }
 
 /// A machine's part whose calls are noted.
-pub(crate) struct Noted<T>(pub(crate) T);
+#[derive(Debug)]
+pub struct Noted<T>(pub(crate) T);
 
 impl<T: Mmu> Mmu for Noted<T> {
     #[inline(always)]

@@ -13,7 +13,7 @@ mod mmu;
 mod presence;
 
 pub use asid::{Asid, Asids, Given};
-pub(crate) use contract::{Call, Noted, during, lock_slots};
+pub use contract::{Call, Noted, during, lock_slots};
 pub use memory::{BackingError, Backings, Frames, Memory};
 pub use mmu::{Mmu, OutOfMemory, Shot, Tables};
 pub use presence::Presence;

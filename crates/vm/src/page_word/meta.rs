@@ -68,7 +68,7 @@ pub struct Page {
 impl Page {
     /// Returns a page that has not been touched.
     #[inline(always)]
-    pub(crate) fn new(mapping: Mapping) -> Self {
+    pub fn new(mapping: Mapping) -> Self {
         Self { main: 0, second: 0 }.with_mapping(mapping)
     }
 
@@ -103,7 +103,7 @@ impl Page {
 
     /// Returns the page in another mapping.
     #[inline(always)]
-    pub(crate) fn with_mapping(self, mapping: Mapping) -> Self {
+    pub fn with_mapping(self, mapping: Mapping) -> Self {
         Self { second: mapping.bits() & !Prot::ALL.bits(), ..self.with_prot(mapping.prot()) }
     }
 
@@ -112,17 +112,20 @@ impl Page {
         Prot::from_bits(self.main >> RIGHTS_SHIFT)
     }
 
+    /// Returns the page with the rights `prot`.
     #[inline(always)]
-    pub(crate) fn with_prot(self, prot: Prot) -> Self {
+    pub fn with_prot(self, prot: Prot) -> Self {
         Self { main: self.main & !RIGHTS | prot.bits() << RIGHTS_SHIFT, ..self }
     }
 
+    /// Returns the flags of its mapping.
     #[inline(always)]
-    pub(crate) fn flags(self) -> Flags {
+    pub fn flags(self) -> Flags {
         self.mapping().flags()
     }
 
-    pub(crate) fn with_flags(self, flags: Flags) -> Self {
+    /// Returns the page in a mapping with these flags.
+    pub fn with_flags(self, flags: Flags) -> Self {
         self.with_mapping(self.mapping().with_flags(flags))
     }
 
@@ -141,14 +144,14 @@ impl Page {
     }
 
     /// Returns whether it may be given the rights `prot`.
-    pub(crate) fn may_be(self, prot: Prot) -> bool {
+    pub fn may_be(self, prot: Prot) -> bool {
         !(self.flags().contains(Flags::SEALED) && prot.contains(Prot::WRITE))
     }
 
     /// Returns the rights that a translation of the page may allow: its own, but no writing while a write has
     /// to copy first. A page that may be written may be read.
     #[inline(always)]
-    pub(crate) fn rights(self) -> Prot {
+    pub fn rights(self) -> Prot {
         match self.is_copied_on_write() && self.prot().allows(Access::Write) {
             true => (self.prot() - Prot::WRITE) | Prot::READ,
             false => self.prot(),

@@ -7,4 +7,5 @@ mod region;
 mod tracker;
 
 pub use meta::Page;
-pub(crate) use tracker::{Grain, Tracker};
+pub use tracker::Grain;
+pub(crate) use tracker::Tracker;

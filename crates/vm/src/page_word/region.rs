@@ -21,7 +21,8 @@ impl Resident {
 
 impl Region {
     /// Returns a region of `pages`, which are all like `page`.
-    pub(crate) fn new(pages: PageRange, page: Page) -> Self {
+    #[inline]
+    pub fn new(pages: PageRange, page: Page) -> Self {
         let mut resident = Resident::default();
         resident.add(pages.pages(), page);
         Self { pages, mapping: page.mapping(), resident }
@@ -29,7 +30,7 @@ impl Region {
 
     /// Counts `pages` of the region, which are like `page`.
     #[inline(always)]
-    pub(crate) fn count(&mut self, pages: PageRange, page: Page) {
+    pub fn count(&mut self, pages: PageRange, page: Page) {
         self.resident.add(pages.pages(), page);
     }
 

@@ -19,7 +19,7 @@ const COARSE: u32 = (NAMED + 1) << COUNT_SHIFT;
 
 /// How many cores make a group, for a machine of a given size.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Grain {
+pub struct Grain {
     cores: usize,
     group: usize,
 }

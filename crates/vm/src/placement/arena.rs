@@ -32,7 +32,7 @@ use crate::{PageNum, PageRange};
 /// The arenas of all cores. A core's begins when it first looks for a hole: most processes stay where they
 /// began.
 #[derive(Debug)]
-pub(crate) struct Arenas {
+pub struct Arenas {
     split: Split,
     yard: Option<Yard>,
     seed: u64,
@@ -46,20 +46,21 @@ struct Arena {
 }
 
 impl Arenas {
-    pub(crate) fn try_new(layout: &Layout) -> Option<Self> {
+    /// Returns the arenas of a space, or `None` if there is no memory.
+    pub fn try_new(layout: &Layout) -> Option<Self> {
         let of = LazyPerCore::try_new(layout.cores)?;
         Some(Self { of, split: Split::of(layout), yard: Yard::of(layout), seed: layout.seed })
     }
 
     /// Returns a range of `pages` pages that this core unmapped lately.
     #[inline]
-    pub(crate) fn recent(&self, pin: &Pinned, pages: u64) -> Option<PageNum> {
+    pub fn recent(&self, pin: &Pinned, pages: u64) -> Option<PageNum> {
         self.of.mine(pin)?.lock().recent.take(pages)
     }
 
     /// Returns the next hole of `pages` pages in this core's arena, or in another that it moves to. Returns
     /// `None` if there is no hole, or no memory for an arena.
-    pub(crate) fn search(&self, pin: &Pinned, pages: u64, look: impl Look) -> Option<PageNum> {
+    pub fn search(&self, pin: &Pinned, pages: u64, look: impl Look) -> Option<PageNum> {
         let arena = self.of.mine_or_new(pin, |core| SpinLock::new(self.first(core)))?;
         let sweep = &mut arena.lock().sweep;
         let start = sweep.search(pages, &look).or_else(|| self.move_on(pin, pages, &look, sweep));
@@ -68,7 +69,7 @@ impl Arenas {
 
     /// This core unmapped `range`. Without an arena it has not handed it out.
     #[inline]
-    pub(crate) fn released(&self, pin: &Pinned, range: PageRange) {
+    pub fn released(&self, pin: &Pinned, range: PageRange) {
         let Some(arena) = self.of.mine(pin) else { return };
         let arena = &mut *arena.lock();
         if arena.sweep.covers(range) {

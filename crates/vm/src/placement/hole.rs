@@ -13,12 +13,12 @@ const VAST: u64 = 512 * LARGE;
 ///
 /// The rest of the range above that slot is too small for a hole of the range's size. So in densely used
 /// parts a search for `n` pages costs one look for every `n` pages, and looks at no page twice in vain.
-pub(crate) trait Look: Fn(Range<u64>) -> Option<u64> {}
+pub trait Look: Fn(Range<u64>) -> Option<u64> {}
 
 impl<F: Fn(Range<u64>) -> Option<u64>> Look for F {}
 
 /// Returns the highest hole of `pages` pages in `within`: an aligned one if there is one.
-pub(crate) fn any_hole(within: Range<u64>, pages: u64, look: &impl Look) -> Option<u64> {
+pub fn any_hole(within: Range<u64>, pages: u64, look: &impl Look) -> Option<u64> {
     let aligned = hole_below(within.clone(), pages, look).ok();
     if pages < LARGE { aligned } else { aligned.or_else(|| hole_aligned(within, pages, 1, look).ok()) }
 }

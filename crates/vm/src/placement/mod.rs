@@ -1,6 +1,6 @@
 //! Chooses the place of a mapping when the caller does not: an arena for each core, and the search for holes.
 //!
-//! The room asks the map of a space through a function ([`Look`](hole::Look)), and knows nothing of slots,
+//! The room asks the map of a space through a function ([`Look`]), and knows nothing of slots,
 //! locks or page words.
 //!
 //! This room may use `types`.
@@ -11,6 +11,6 @@ mod layout;
 mod recent;
 mod sweep;
 
-pub(crate) use arena::Arenas;
-pub(crate) use hole::any_hole;
+pub use arena::Arenas;
+pub use hole::{Look, any_hole};
 pub use layout::Layout;

@@ -3,6 +3,8 @@
 use core::fmt;
 
 use super::shootdown::{Backend, Invalidated, Removed};
+use super::shootdown_set::Scattered;
+use crate::{Memory, Mmu};
 
 impl<M, F> fmt::Debug for Backend<M, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -19,5 +21,11 @@ impl<E, P> fmt::Debug for Removed<'_, '_, E, P> {
 impl<E, P> fmt::Debug for Invalidated<'_, '_, E, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Invalidated").finish_non_exhaustive()
+    }
+}
+
+impl<M: Mmu, F: Memory> fmt::Debug for Scattered<'_, M, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scattered").finish_non_exhaustive()
     }
 }

@@ -11,11 +11,12 @@ use crate::machine::lock_slots;
 use crate::page_word::Page;
 use crate::{Access, FrameNum, HUGE_PAGES, PageNum, PageRange, VmError};
 
-pub(crate) type Guard<'g, E = Always> = RangeGuard<'g, Page, E>;
+/// The locked slots of a map of pages.
+pub type Guard<'g, E = Always> = RangeGuard<'g, Page, E>;
 
 /// `pages`, if they are in user space and not none.
 #[inline]
-pub(crate) fn check(user: PageRange, pages: PageRange) -> Result<PageRange, VmError> {
+pub fn check(user: PageRange, pages: PageRange) -> Result<PageRange, VmError> {
     match (pages.is_empty(), user.covers(pages)) {
         (true, _) => Err(VmError::Empty),
         (_, false) => Err(VmError::OutOfRange),
@@ -24,7 +25,7 @@ pub(crate) fn check(user: PageRange, pages: PageRange) -> Result<PageRange, VmEr
 }
 
 /// Returns the first part of `pages` that has no more than `slots` slots, as far as `map` knows.
-pub(crate) fn first_piece<R: Domain>(
+pub fn first_piece<R: Domain>(
     map: &RadixMap<Page, R>,
     pin: &Pinned,
     pages: PageRange,
@@ -38,7 +39,7 @@ pub(crate) fn first_piece<R: Domain>(
 }
 
 /// Locks `pages`, and more where they lie in folded slots.
-pub(crate) fn lock_leaves<'g, R: Domain>(
+pub fn lock_leaves<'g, R: Domain>(
     map: &'g RadixMap<Page, R>,
     pin: &'g Pinned,
     pages: Range<u64>,
@@ -47,14 +48,15 @@ pub(crate) fn lock_leaves<'g, R: Domain>(
     map.lock_whole(pin, pages)
 }
 
-pub(crate) fn lock_all<'g, R: Domain>(map: &'g RadixMap<Page, R>, pin: &'g Pinned) -> Guard<'g> {
+/// Locks every slot of `map`.
+pub fn lock_all<'g, R: Domain>(map: &'g RadixMap<Page, R>, pin: &'g Pinned) -> Guard<'g> {
     lock_slots(pin);
     map.lock_all(pin)
 }
 
 /// Sees to it that the locked `keys` can be set to pages like `page`. On failure nothing has changed.
 #[inline]
-pub(crate) fn make_fit(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) -> Result<(), VmError> {
+pub fn make_fit(guard: &mut Guard<'_>, keys: Range<u64>, page: Page) -> Result<(), VmError> {
     guard.fit(keys, page).map_err(|_| VmError::OutOfMemory)
 }
 
@@ -67,7 +69,7 @@ pub(super) fn for_each_touched(guard: &mut Guard<'_>, mut f: impl FnMut(&mut Ent
 }
 
 /// Shows the frame that `access` reaches on the one locked page to `visit`. Returns whether there is one.
-pub(crate) fn show_frame<E: Expand>(
+pub fn show_frame<E: Expand>(
     guard: &mut Guard<'_, E>,
     access: Access,
     visit: &mut dyn FnMut(FrameNum),

@@ -17,9 +17,10 @@ mod sharing;
 mod shootdown;
 mod shootdown_set;
 
-pub(crate) use locked::{Guard, check, first_piece, lock_all, lock_leaves, make_fit, show_frame};
-pub(crate) use moving::{Move, Places};
+pub use locked::{Guard, check, first_piece, lock_all, lock_leaves, make_fit, show_frame};
+pub use moving::{Move, Places};
+pub use sharing::ForkedPage;
 pub(crate) use sharing::References;
-pub use shootdown::{Backend, Invalidated, Removed};
-pub(crate) use shootdown::{keys, range};
-pub(crate) use shootdown_set::{Runs, Scattered, ShootdownSet, abandon, linkage};
+pub use shootdown::{Backend, Invalidated, Removed, keys, range};
+pub(crate) use shootdown_set::{Runs, abandon, linkage};
+pub use shootdown_set::{Scattered, ShootdownSet};

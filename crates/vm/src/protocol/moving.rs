@@ -17,21 +17,27 @@ use crate::space::RemapBacking;
 use crate::{BackingNum, Backings, Mapping, Memory, Mmu, PageRange, VmError};
 
 /// From where to where. The two places do not meet.
-#[derive(Clone, Copy)]
-pub(crate) struct Move {
-    pub(crate) from: PageRange,
-    pub(crate) to: PageRange,
+#[derive(Clone, Copy, Debug)]
+pub struct Move {
+    /// The old place.
+    pub from: PageRange,
+    /// The new place, which may have more pages.
+    pub to: PageRange,
 }
 
 impl Move {
-    pub(crate) fn new(from: PageRange, to: PageRange) -> Result<Self, VmError> {
+    /// Returns the move, or `Exists` if the places overlap.
+    ///
+    /// # Panics
+    /// If there is less room than pages.
+    pub fn new(from: PageRange, to: PageRange) -> Result<Self, VmError> {
         assert!(from.pages() <= to.pages(), "there is no room for the pages");
         let apart = from.end() <= to.start() || to.end() <= from.start();
         if apart { Ok(Self { from, to }) } else { Err(VmError::Exists) }
     }
 
     /// Locks both places.
-    pub(crate) fn lock<'g, R: Domain>(
+    pub fn lock<'g, R: Domain>(
         self,
         map: &'g RadixMap<Page, R>,
         pin: &'g Pinned,
@@ -46,7 +52,7 @@ impl Move {
     }
 
     /// Returns the backing of pages of `mapping` at the new place.
-    pub(crate) fn backing<M: Mmu, F: Memory>(
+    pub fn backing<M: Mmu, F: Memory>(
         self,
         pin: &Pinned,
         backend: &Backend<M, F>,
@@ -67,16 +73,19 @@ impl Move {
 }
 
 /// Both places, locked.
-pub(crate) struct Places<'g> {
-    pub(crate) old: Guard<'g>,
-    pub(crate) new: Guard<'g>,
+#[derive(Debug)]
+pub struct Places<'g> {
+    /// The slots of the old place.
+    pub old: Guard<'g>,
+    /// The slots of the new place.
+    pub new: Guard<'g>,
     pub(crate) way: Move,
 }
 
 impl Places<'_> {
     /// Sees to it that there is a slot at the new place for each page that has contents, and that all slots
     /// there can be set to pages of `mapping`, with whatever backing.
-    pub(crate) fn make_room(&mut self, mapping: Mapping) -> Result<(), VmError> {
+    pub fn make_room(&mut self, mapping: Mapping) -> Result<(), VmError> {
         let (way, new) = (self.way, &mut self.new);
         let mut room = Ok(());
         for_each_touched(&mut self.old, |entry, _| {
@@ -90,7 +99,7 @@ impl Places<'_> {
     }
 
     /// Moves the pages that have frames, which show `backing` from now on. `leave` says what stays of each.
-    pub(crate) fn carry<M: Mmu, F: Memory>(
+    pub fn carry<M: Mmu, F: Memory>(
         &mut self,
         pin: &Pinned,
         backend: &Backend<M, F>,

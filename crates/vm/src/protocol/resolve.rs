@@ -11,7 +11,7 @@ use crate::{Access, Event, Fault, FaultError, FrameNum, Frames, Memory, Mmu, Pag
 impl<M: Mmu, F: Memory> Backend<M, F> {
     /// Resolves a fault on the locked `page` at `at`, whose slot is `entry`.
     #[inline]
-    pub(crate) fn resolve(
+    pub fn resolve(
         &self,
         pin: &Pinned,
         at: PageNum,
@@ -50,7 +50,8 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
         Ok(Fault::Alloc)
     }
 
-    pub(crate) fn count_fault(&self, pin: &Pinned, fault: Fault) {
+    /// Counts a resolved fault.
+    pub fn count_fault(&self, pin: &Pinned, fault: Fault) {
         let event = match fault {
             Fault::Alloc => Event::AllocFault,
             Fault::AllocHuge => Event::HugeFault,
@@ -64,7 +65,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
     }
 
     /// Gives the locked `page`, whose slot is `entry`, the frame `frame`, if it has none.
-    pub(crate) fn give(
+    pub fn give(
         &self,
         pin: &Pinned,
         entry: &mut Entry<'_, Page>,

@@ -65,7 +65,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
     /// Releases the page's frame, or its reference to one, and adds that to `change`. No core translates the
     /// page.
     #[inline]
-    pub(crate) fn release(&self, pin: &Pinned, page: Page, change: &mut Change) {
+    pub fn release(&self, pin: &Pinned, page: Page, change: &mut Change) {
         match page.frame() {
             Some(frame) if page.is_counted() => {
                 *(if page.is_shown() { &mut change.shown } else { &mut change.own }) -= 1;
@@ -85,7 +85,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
 
     /// `pages` more pages refer to `backing`.
     #[inline]
-    pub(crate) fn refer(&self, pin: &Pinned, backing: Option<BackingNum>, pages: i64) {
+    pub fn refer(&self, pin: &Pinned, backing: Option<BackingNum>, pages: i64) {
         if let Some(backing) = backing {
             Backings::adjust(&self.memory, pin, backing, pages);
         }
@@ -144,7 +144,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
 
     /// Forks a locked page: returns the child's page, and the new state of this one. A frame that the backing
     /// can show the child too is not counted for the child before the child faults.
-    pub(crate) fn fork_page(&self, pin: &Pinned, page: Page) -> ForkedPage {
+    pub fn fork_page(&self, pin: &Pinned, page: Page) -> ForkedPage {
         let flags = page.flags() - Flags::LOCKED;
         assert!(!page.is_huge(), "a huge page is split before others have its frames");
         let is_inherited = !flags.contains(Flags::WIPEONFORK) && !page.is_shown();
@@ -167,7 +167,7 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
 impl<M: Mmu, F: Memory> Scattered<'_, M, F> {
     /// Sets the page of `run`, which lies to the right of all before, to `kept`, and invalidates its
     /// translations if that has fewer rights.
-    pub(crate) fn keep(&mut self, run: &mut Run<'_, Page>, kept: Page) {
+    pub fn keep(&mut self, run: &mut Run<'_, Page>, kept: Page) {
         let page = run.value();
         if !kept.rights().contains(page.rights()) {
             self.add(&mut run.one(), page);
@@ -240,11 +240,12 @@ impl<M: Mmu, F: Memory> Drop for References<'_, M, F> {
 }
 
 /// A page after a fork, in both spaces.
-pub(crate) struct ForkedPage {
+#[derive(Debug)]
+pub struct ForkedPage {
     /// The parent's page.
-    pub(crate) kept: Page,
+    pub kept: Page,
     /// The child's page, which no core translates.
-    pub(crate) child: Page,
+    pub child: Page,
 }
 
 impl From<BackingError> for FaultError {

@@ -51,20 +51,23 @@ use crate::{Event, Memory, Mmu, PageNum, PageRange, Tables};
 /// Provides what a design works with on locked pages: the machine, and counters.
 pub struct Backend<M, F> {
     pub(crate) mmu: Noted<M>,
-    pub(crate) memory: Noted<F>,
-    pub(crate) counts: EventCounts,
-    pub(crate) grain: Grain,
+    /// The memory of the space.
+    pub memory: Noted<F>,
+    /// The counters of the space.
+    pub counts: EventCounts,
+    /// The grain of the pages' trackers.
+    pub grain: Grain,
 }
 
 impl<M: Mmu, F: Memory> Backend<M, F> {
-    /// For a machine of `cores` cores.
-    pub(crate) fn new(mmu: M, memory: F, counts: EventCounts, cores: usize) -> Self {
+    /// Returns the backend of a space on a machine of `cores` cores.
+    pub fn new(mmu: M, memory: F, counts: EventCounts, cores: usize) -> Self {
         Self { mmu: Noted(mmu), memory: Noted(memory), counts, grain: Grain::new(cores) }
     }
 
     /// Invalidates the translations in `set`: when this returns, no core has any of them.
     #[inline]
-    pub(crate) fn invalidate(&self, pin: &Pinned, set: ShootdownSet) {
+    pub fn invalidate(&self, pin: &Pinned, set: ShootdownSet) {
         self.invalidate_by(pin, &set, || self.mmu.clear(pin, set.pages));
     }
 
@@ -137,13 +140,13 @@ impl<M: Mmu, F: Memory> Backend<M, F> {
 
 /// Keys as pages.
 #[inline]
-pub(crate) fn range(keys: Range<u64>) -> PageRange {
+pub fn range(keys: Range<u64>) -> PageRange {
     PageRange::between(PageNum::new(keys.start), PageNum::new(keys.end))
 }
 
 /// Pages as keys.
 #[inline]
-pub(crate) fn keys(pages: PageRange) -> Range<u64> {
+pub fn keys(pages: PageRange) -> Range<u64> {
     pages.start().get()..pages.end().get()
 }
 
@@ -154,7 +157,8 @@ pub(crate) fn keys(pages: PageRange) -> Range<u64> {
 /// ```
 /// use percore::Pinned;
 /// use radixmap::Always;
-/// use vm::{Memory, Mmu, typestate::{Page, Removed, Backend}};
+/// use vm::design::{Backend, Page, Removed};
+/// use vm::{Memory, Mmu};
 ///
 /// type Picked = fn(Page) -> bool;
 /// fn unmap<M: Mmu, F: Memory>(removed: Removed<'_, '_, Always, Picked>, pin: &Pinned, backend: &Backend<M, F>) {
@@ -167,7 +171,8 @@ pub(crate) fn keys(pages: PageRange) -> Range<u64> {
 /// ```compile_fail,E0599
 /// use percore::Pinned;
 /// use radixmap::Always;
-/// use vm::{Memory, Mmu, typestate::{Page, Removed, Backend}};
+/// use vm::design::{Backend, Page, Removed};
+/// use vm::{Memory, Mmu};
 ///
 /// type Picked = fn(Page) -> bool;
 /// fn unmap<M: Mmu, F: Memory>(removed: Removed<'_, '_, Always, Picked>, pin: &Pinned, backend: &Backend<M, F>) {
@@ -184,8 +189,10 @@ pub struct Removed<'r, 'g, E, P, R = ()> {
 }
 
 impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
+    /// Scans the locked pages for those that `picked` selects, which are asked of all, and collects their
+    /// translations.
     #[inline]
-    pub(crate) fn scan(guard: &'r mut RangeGuard<'g, Page, E>, grain: Grain, picked: P) -> Self {
+    pub fn scan(guard: &'r mut RangeGuard<'g, Page, E>, grain: Grain, picked: P) -> Self {
         let set = ShootdownSet::of(guard, grain, &picked);
         Self { guard, set, runs: (), picked }
     }
@@ -319,7 +326,7 @@ impl<E: Expand, P> Invalidated<'_, '_, E, P> {
 
 impl<E: Expand, P: Fn(Page) -> bool> Invalidated<'_, '_, E, P> {
     /// Releases the frames and empties the slots, of a map that has resident pages only.
-    pub(crate) fn empty<M: Mmu, F: Memory>(self, pin: &Pinned, backend: &Backend<M, F>) {
+    pub fn empty<M: Mmu, F: Memory>(self, pin: &Pinned, backend: &Backend<M, F>) {
         let (picked, mut change) = (self.picked, Change::default());
         self.guard.for_each_used(|run| {
             if let Some(mut run) = run.whole().filter(|run| picked(run.value())) {

@@ -11,8 +11,9 @@ use crate::types::Unbroken;
 use crate::{Linkage, Memory, Mmu, PageNum, PageRange};
 
 /// Translations of locked pages: the cores that may hold some, and the smallest range that covers them.
+#[derive(Debug)]
 #[must_use = "translations that are not invalidated outlive the operation"]
-pub(crate) struct ShootdownSet {
+pub struct ShootdownSet {
     pub(crate) cores: CoreSet,
     pub(crate) pages: PageRange,
     /// True if part of the range is not mapped at all.
@@ -20,7 +21,8 @@ pub(crate) struct ShootdownSet {
 }
 
 impl ShootdownSet {
-    pub(crate) const NONE: Self = Self { cores: CoreSet::EMPTY, pages: PageRange::EMPTY, holes: false };
+    /// No translations.
+    pub const NONE: Self = Self { cores: CoreSet::EMPTY, pages: PageRange::EMPTY, holes: false };
 
     /// Returns the translations of one locked page that `cores` have.
     pub(crate) fn one(at: PageNum, cores: CoreSet) -> Self {
@@ -106,7 +108,7 @@ impl ShootdownSet {
 
     /// The translations of another one, `page`. If they are the leaf's, its word is no entry from now on.
     #[inline(always)]
-    pub(crate) fn add(&mut self, entry: &mut Entry<'_, Page>, page: Page, grain: Grain) {
+    pub fn add(&mut self, entry: &mut Entry<'_, Page>, page: Page, grain: Grain) {
         if page.is_linked() {
             return self.unlink(entry, page);
         }
@@ -185,7 +187,7 @@ impl Runs {
 /// Clearing the hull of all would be correct too, but would cost this core the translations between the runs.
 /// Added runs are invalidated at the latest when this is dropped, before the slots are unlocked, also if the
 /// caller's code panics.
-pub(crate) struct Scattered<'a, M: Mmu, F: Memory> {
+pub struct Scattered<'a, M: Mmu, F: Memory> {
     backend: &'a Backend<M, F>,
     pin: &'a Pinned,
     run: ShootdownSet,
@@ -194,7 +196,8 @@ pub(crate) struct Scattered<'a, M: Mmu, F: Memory> {
 }
 
 impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
-    pub(crate) fn new(backend: &'a Backend<M, F>, pin: &'a Pinned) -> Self {
+    /// Returns no translations.
+    pub fn new(backend: &'a Backend<M, F>, pin: &'a Pinned) -> Self {
         Self { backend, pin, run: ShootdownSet::NONE, far: ShootdownSet::NONE }
     }
 
@@ -221,7 +224,7 @@ impl<'a, M: Mmu, F: Memory> Scattered<'a, M, F> {
 
     /// Invalidates all that were added: when this returns, no core has any of them.
     #[inline]
-    pub(crate) fn invalidate(&mut self) {
+    pub fn invalidate(&mut self) {
         if !self.run.cores.is_empty() || !self.far.cores.is_empty() {
             self.invalidate_all();
         }

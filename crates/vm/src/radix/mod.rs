@@ -4,7 +4,7 @@
 //! ranges lock disjoint slots, and meet nowhere else: arenas, counters and the MMU's tables are per core.
 //! Removal goes through `shootdown.rs`.
 //!
-//! This room may use every other one except `tree`.
+//! This room may use every other one.
 
 mod change;
 mod fault;

@@ -139,7 +139,7 @@ pub struct Nodes {
 }
 
 /// Number of slots that one operation may change at once, so that it takes at most about 10^6 instructions.
-pub(crate) const PIECE: u64 = 512;
+pub const PIECE: u64 = 512;
 
 /// One address space. Every operation is atomic: overlapping ones take effect one after the other.
 ///

@@ -6,7 +6,7 @@ use super::address_space::AddressSpace;
 use super::relocation::Relocation;
 
 /// Shows the sums that a space has without stopping other cores.
-pub(crate) fn show_space(name: &str, space: &dyn AddressSpace, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub fn show_space(name: &str, space: &dyn AddressSpace, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.debug_struct(name).field("usage", &space.usage()).field("nodes", &space.nodes()).finish_non_exhaustive()
 }
 

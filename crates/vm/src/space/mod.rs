@@ -9,10 +9,9 @@ mod debug;
 mod errors;
 mod relocation;
 
-pub(crate) use address_space::PIECE;
 pub use address_space::{
-    AddressSpace, Copies, Fault, FaultError, ForkBacking, Nodes, Others, Placement, Remap, RemapBacking,
-    VmError,
+    AddressSpace, Copies, Fault, FaultError, ForkBacking, Nodes, Others, PIECE, Placement, Remap,
+    RemapBacking, VmError,
 };
-pub(crate) use debug::show_space;
+pub use debug::show_space;
 pub use relocation::{MovePieces, Progress, Relocation};

@@ -98,16 +98,17 @@ const SHOWN: usize = OWN + 1;
 
 /// The per-core cells behind [`Counters`] and [`Usage`].
 #[derive(Debug)]
-pub(crate) struct EventCounts(Counts<{ SHOWN + 1 }>);
+pub struct EventCounts(Counts<{ SHOWN + 1 }>);
 
 impl EventCounts {
-    pub(crate) fn try_new(cores: usize) -> Option<Self> {
+    /// Returns zeroes for `cores` cores, or `None` if there is no memory.
+    pub fn try_new(cores: usize) -> Option<Self> {
         Counts::try_new(cores).map(Self)
     }
 
     /// Counts `times` events.
     #[inline]
-    pub(crate) fn add(&self, pin: &Pinned, event: Event, times: u64) {
+    pub fn add(&self, pin: &Pinned, event: Event, times: u64) {
         self.0.add(pin, event as usize, times);
     }
 
@@ -129,20 +130,22 @@ impl EventCounts {
 
     /// Counts a change.
     #[inline]
-    pub(crate) fn change(&self, pin: &Pinned, change: &Change) {
+    pub fn change(&self, pin: &Pinned, change: &Change) {
         self.unmap(pin, change, 0);
     }
 
     /// Returns the counts of `core`.
-    pub(crate) fn of(&self, core: CoreId) -> Counters {
+    pub fn of(&self, core: CoreId) -> Counters {
         split(self.0.of(core)).0
     }
 
-    pub(crate) fn sum(&self) -> Counters {
+    /// Returns the sums over all cores.
+    pub fn sum(&self) -> Counters {
         split(self.0.sum()).0
     }
 
-    pub(crate) fn usage(&self) -> Usage {
+    /// Returns the pages that the space has.
+    pub fn usage(&self) -> Usage {
         let (counters, changes) = split(self.0.sum());
         Usage::new(changes, &counters)
     }

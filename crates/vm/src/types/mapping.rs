@@ -172,28 +172,32 @@ impl Mapping {
         BackingNum::from_bits(self.0 >> BACKING_SHIFT)
     }
 
+    /// Returns this mapping with the rights `prot`.
     #[inline(always)]
-    pub(crate) const fn with_prot(self, prot: Prot) -> Self {
+    pub const fn with_prot(self, prot: Prot) -> Self {
         Self(self.0 & !Prot::ALL.bits() | prot.bits())
     }
 
-    pub(crate) const fn with_flags(self, flags: Flags) -> Self {
+    /// Returns this mapping with these flags and no others.
+    pub const fn with_flags(self, flags: Flags) -> Self {
         Self(self.0 & !(Flags::ALL.bits() << FLAGS_SHIFT) | flags.bits() << FLAGS_SHIFT)
     }
 
-    pub(crate) fn with_backing(self, backing: Option<BackingNum>) -> Self {
+    /// Returns this mapping with another backing, or without one.
+    pub fn with_backing(self, backing: Option<BackingNum>) -> Self {
         let others = self.0 & !(!0 << BACKING_SHIFT);
         Self(others | backing.map_or(0, BackingNum::get) << BACKING_SHIFT)
     }
 
-    /// Returns the mapping whose bits these are.
+    /// Returns the mapping whose [`bits`](Self::bits) these are.
     #[inline(always)]
-    pub(crate) const fn from_bits(bits: u64) -> Self {
+    pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
+    /// Returns the mapping as bits, of which 60 to 63 are 0.
     #[inline(always)]
-    pub(crate) const fn bits(self) -> u64 {
+    pub const fn bits(self) -> u64 {
         self.0
     }
 }

@@ -8,13 +8,11 @@ mod page;
 mod region;
 mod usage;
 
-pub(crate) use counters::EventCounts;
-pub use counters::{Counters, Event};
+pub use counters::{Counters, Event, EventCounts};
 pub use mapping::{BackingNum, Flags, Mapping};
 pub use page::{
     Access, CompressedNum, FrameNum, HUGE_PAGES, PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr,
 };
-pub use region::{Detail, Region, Resident};
-pub(crate) use region::{Joining, Runs, Unbroken};
-pub(crate) use usage::Change;
-pub use usage::Usage;
+pub(crate) use region::Unbroken;
+pub use region::{Detail, Joining, Region, Resident, Runs};
+pub use usage::{Change, Usage};

@@ -1,5 +1,6 @@
 //! Regions: what is mapped, for lists of mappings and sums over them.
 
+use core::fmt;
 use core::mem;
 use core::ops::ControlFlow;
 
@@ -85,24 +86,28 @@ impl Region {
 }
 
 /// Regions on their way to a visitor, from the left: those that go together are joined.
-pub(crate) struct Joining<'v> {
+pub struct Joining<'v> {
     open: Option<Region>,
     visit: &'v mut dyn FnMut(&Region) -> ControlFlow<()>,
 }
 
 impl<'v> Joining<'v> {
-    pub(crate) fn new(visit: &'v mut dyn FnMut(&Region) -> ControlFlow<()>) -> Self {
+    /// Begins without regions.
+    pub fn new(visit: &'v mut dyn FnMut(&Region) -> ControlFlow<()>) -> Self {
         Self { open: None, visit }
     }
 
-    pub(crate) fn add(&mut self, next: Region) -> ControlFlow<()> {
+    /// Adds the next region. Shows the one before to the visitor if this one is not joined to it, and returns
+    /// what the visitor says.
+    pub fn add(&mut self, next: Region) -> ControlFlow<()> {
         let joined = self.open.and_then(|region| region.joined(next));
         let done = if joined.is_some() { None } else { self.open };
         self.open = joined.or(Some(next));
         done.as_ref().map_or(ControlFlow::Continue(()), &mut *self.visit)
     }
 
-    pub(crate) fn end(self) {
+    /// Shows the last region.
+    pub fn end(self) {
         if let Some(last) = self.open {
             let _ = (self.visit)(&last);
         }
@@ -138,24 +143,27 @@ impl Unbroken {
 }
 
 /// Runs of pages on their way to a visitor, from the left.
-pub(crate) struct Runs<'v> {
+pub struct Runs<'v> {
     run: PageRange,
     visit: &'v mut dyn FnMut(PageRange),
 }
 
 impl<'v> Runs<'v> {
-    pub(crate) fn new(visit: &'v mut dyn FnMut(PageRange)) -> Self {
+    /// Begins without runs.
+    pub fn new(visit: &'v mut dyn FnMut(PageRange)) -> Self {
         Self { run: PageRange::EMPTY, visit }
     }
 
-    pub(crate) fn add(&mut self, pages: PageRange) {
+    /// Adds the next pages, which join the run before them if they follow it.
+    pub fn add(&mut self, pages: PageRange) {
         if self.run.end() != pages.start() {
             self.show();
         }
         self.run = self.run.hull(pages);
     }
 
-    pub(crate) fn end(mut self) {
+    /// Shows the last run.
+    pub fn end(mut self) {
         self.show();
     }
 
@@ -164,5 +172,17 @@ impl<'v> Runs<'v> {
         if !run.is_empty() {
             (self.visit)(run);
         }
+    }
+}
+
+impl fmt::Debug for Joining<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Joining").field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Runs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runs").field("run", &self.run).finish_non_exhaustive()
     }
 }

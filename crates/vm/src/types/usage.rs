@@ -39,21 +39,22 @@ impl Usage {
 
 /// The changes that an operation makes to the usage. First touches are left out.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Change {
+pub struct Change {
     pub(crate) mapped: i64,
-    pub(crate) own: i64,
+    /// Pages with frames of the space's own.
+    pub own: i64,
     pub(crate) shown: i64,
 }
 
 impl Change {
     /// `pages` more pages are mapped.
     #[inline(always)]
-    pub(crate) fn map(pages: u64) -> Self {
+    pub fn map(pages: u64) -> Self {
         Self { mapped: pages as i64, ..Self::default() }
     }
 
     /// `pages` pages are mapped no longer.
-    pub(crate) fn unmap(pages: u64) -> Self {
+    pub fn unmap(pages: u64) -> Self {
         Self { mapped: -(pages as i64), ..Self::default() }
     }
 

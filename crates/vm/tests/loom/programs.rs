@@ -9,9 +9,9 @@ use refcache::Refcache;
 use vm::{Access, AddressSpace, FrameNum, Mapping, PageNum, Placement, Prot, RadixSpace, Tables};
 
 use crate::check;
+use crate::domains::{Domains, as_core, layout};
 use crate::machine::Machine;
 use crate::memory::Memory;
-use crate::world::{Domains, as_core, layout};
 
 type Space = RadixSpace<Arc<Refcache>, Machine, Memory>;
 

@@ -10,12 +10,13 @@ impl Page {
     }
 
     /// Returns whether its contents are the backing's own, and no private copy.
+    #[inline(always)]
     pub(crate) fn is_shown(self) -> bool {
         self.main & (SHOWN | COUNTED) == SHOWN | COUNTED
     }
 
     /// Returns whether it has contents of `backing`, of the kind that `copies` drops.
-    pub(crate) fn shows(self, backing: BackingNum, copies: Copies) -> bool {
+    pub fn shows(self, backing: BackingNum, copies: Copies) -> bool {
         self.backing() == Some(backing) && (copies == Copies::Drop || self.is_shown())
     }
 
@@ -25,8 +26,9 @@ impl Page {
         self.is_counted() && !self.is_shared()
     }
 
+    /// Returns its frame, if it has one.
     #[inline(always)]
-    pub(crate) fn frame(self) -> Option<FrameNum> {
+    pub fn frame(self) -> Option<FrameNum> {
         (self.main & PRESENT != 0).then(|| FrameNum::new((self.main & FRAME) >> FRAME_SHIFT))
     }
 

@@ -60,7 +60,7 @@ impl Page {
 
     /// Returns the page with no core that translates it.
     #[inline(always)]
-    pub(crate) fn untracked(self) -> Self {
+    pub fn untracked(self) -> Self {
         Self { main: self.main & !(TRACKER | PRIVATE_SHARERS | MACHINE), ..self }
     }
 }

@@ -7,13 +7,12 @@ use percore::Pinned;
 use radixmap::Expand;
 use rcu::Handle;
 use refcache::Domain;
+use vm::design::{Change, any_hole};
+use vm::{Backings, Event, Mapping, Memory, Mmu, PageNum, PageRange, Placement, VmError};
 
 use super::edit::Edit;
 use super::find::{self, is_free};
 use super::{Guard, TreeSpace, keys};
-use crate::placement::any_hole;
-use crate::types::Change;
-use crate::{Backings, Event, Mapping, Memory, Mmu, PageNum, PageRange, Placement, VmError};
 
 /// Where a mapping goes.
 pub(super) struct Chosen {

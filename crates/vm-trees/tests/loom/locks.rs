@@ -10,10 +10,10 @@ use self::locking::{Locking, Locks, VmaLock};
 use self::rwlock::RwLock;
 use crate::check;
 
-#[path = "../../src/tree/locking.rs"]
+#[path = "../../src/locking.rs"]
 #[allow(dead_code)]
 mod locking;
-#[path = "../../src/tree/rwlock.rs"]
+#[path = "../../src/rwlock.rs"]
 mod rwlock;
 
 #[derive(Default)]

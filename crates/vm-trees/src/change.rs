@@ -4,11 +4,10 @@ use percore::Pinned;
 use radixmap::{Never, RangeGuard};
 use rcu::Handle;
 use refcache::Domain;
+use vm::design::{Page, ShootdownSet};
+use vm::{Flags, Memory, Mmu, PageNum, PageRange, Prot, VmError};
 
 use super::{TreeSpace, find, keys};
-use crate::page_word::Page;
-use crate::protocol::ShootdownSet;
-use crate::{Flags, Memory, Mmu, PageNum, PageRange, Prot, VmError};
 
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     pub(super) fn change_rights(&self, pin: &Pinned, pages: PageRange, prot: Prot) -> Result<(), VmError> {

@@ -10,15 +10,11 @@ use percore::Pinned;
 use radixmap::{OutOfMemory, Run};
 use rcu::Handle;
 use refcache::Domain;
+use vm::design::{Backend, Call, Change, Page, Scattered, during, lock_all, range};
+use vm::{BackingNum, Flags, ForkBacking, Mapping, Memory, Mmu, PageNum, Region, VmError};
 
 use super::edit::Edit;
 use super::{TreeSpace, find};
-use crate::machine::{Call, during};
-use crate::page_word::Page;
-use crate::protocol::{Backend, Scattered, lock_all, range};
-use crate::space::ForkBacking;
-use crate::types::Change;
-use crate::{BackingNum, Flags, Mapping, Memory, Mmu, PageNum, Region, VmError};
 
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     pub(super) fn copy_to(

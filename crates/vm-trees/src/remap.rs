@@ -5,12 +5,11 @@
 use percore::Pinned;
 use rcu::Handle;
 use refcache::Domain;
+use vm::design::Move;
+use vm::{Backings, Mapping, Memory, Mmu, PageNum, PageRange, Remap, RemapBacking, VmError};
 
 use super::edit::Edit;
 use super::{TreeSpace, find};
-use crate::protocol::Move;
-use crate::space::RemapBacking;
-use crate::{Backings, Mapping, Memory, Mmu, PageNum, PageRange, Remap, VmError};
 
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     pub(super) fn relocate(

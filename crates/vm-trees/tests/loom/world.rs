@@ -10,11 +10,12 @@ use percore::{CoreId, Pinned};
 use rcu::Domain;
 use refcache::Refcache;
 use vm::{
-    Access, AddressSpace, Fault, FaultError, FrameNum, Layout, Locking, Mapping, NodeCounters, PageNum,
-    PageRange, Placement, Prot, Remap, Tables, TreeSpace,
+    Access, AddressSpace, Fault, FaultError, FrameNum, Mapping, PageNum, Placement, Prot, Remap, Tables,
 };
+use vm_trees::{Locking, TreeSpace};
 
 use crate::check;
+use crate::domains::{self, as_core, layout, pages};
 use crate::machine::{CORES, Machine, PAGES};
 use crate::memory::Memory;
 
@@ -28,11 +29,11 @@ pub struct World {
     domains: Domains,
 }
 
-/// The domains of objects that wait for their last users: nodes of the resident pages, regions and nodes of
-/// their tree.
-pub struct Domains {
-    pub refcache: Arc<Refcache>,
-    pub nodes: Arc<NodeCounters>,
+/// The domains of objects that wait for their last users.
+struct Domains {
+    /// Of the nodes of the resident pages.
+    nodes: domains::Domains,
+    /// Of the regions and the nodes of their tree.
     rcu: Arc<Domain>,
 }
 
@@ -43,50 +44,35 @@ pub struct Core<'w> {
     _part: ThreadCore,
 }
 
-fn pages(pages: Range<u64>) -> PageRange {
-    PageRange::between(PageNum::new(pages.start), PageNum::new(pages.end))
-}
-
-pub fn layout() -> Layout {
-    Layout { cores: CORES, user: pages(0..PAGES), anywhere: pages(0..PAGES), seed: 0 }
-}
-
-pub fn as_core<R>(core: usize, act: impl FnOnce(&Pinned) -> R) -> R {
-    let _part = threads::enter(CoreId::new(core));
-    act(&percore::pin())
-}
-
 impl Domains {
     /// With both cores online.
-    pub fn new() -> Self {
-        // One cache slot: which objects share a slot must not depend on addresses, or the model cannot be
-        // replayed.
-        let refcache = refcache::Config { cores: CORES, cache_slots: 1, review_budget: 8 };
-        let refcache = Arc::new(Refcache::new(refcache));
+    fn new() -> Self {
+        let nodes = domains::Domains::new();
         let rcu = Arc::new(Domain::new(rcu::Config { cores: CORES, batch: 8, bound: 100 }));
-        (0..CORES).for_each(|core| as_core(core, |pin| refcache.online(pin)));
         (0..CORES).for_each(|core| as_core(core, |pin| rcu.online(pin)));
-        Self { refcache, nodes: Arc::new(NodeCounters::new(CORES)), rcu }
+        Self { nodes, rcu }
     }
 
     /// Both cores do what is due every now and then.
     fn tick_all(&self) {
-        (0..CORES).for_each(|core| as_core(core, |pin| _ = self.refcache.tick(pin)));
+        self.nodes.tick_all();
         (0..CORES).for_each(|core| as_core(core, |pin| _ = self.rcu.quiesce(pin)));
     }
 
     /// Once both have done so for every level of nodes, from the lowest, nothing is left of a space that is
     /// gone.
-    pub fn assert_empty(&self) {
+    fn assert_empty(&self) {
         (0..16).for_each(|_| self.tick_all());
-        assert_eq!((self.nodes.total().live(), self.rcu.backlog()), (0, 0), "something never comes back");
+        assert_eq!(self.rcu.backlog(), 0, "a region never comes back");
+        self.nodes.assert_empty();
     }
 }
 
 impl World {
     fn new(locking: Locking) -> Self {
         let (machine, memory, domains) = (Machine::new(Tables::Shared), Memory::default(), Domains::new());
-        let (handles, nodes) = ((domains.refcache.clone(), domains.rcu.clone()), domains.nodes.clone());
+        let handles = (domains.nodes.refcache.clone(), domains.rcu.clone());
+        let nodes = domains.nodes.nodes.clone();
         let (mmu, frames) = (machine.clone(), memory.clone());
         let make = |pin: &Pinned| Space::new(pin, locking, handles, nodes, mmu, frames, layout());
         Self { space: ManuallyDrop::new(as_core(0, make).unwrap()), machine, memory, domains }
@@ -142,7 +128,7 @@ impl Core<'_> {
 
     /// Lets unused nodes of the resident pages proceed towards their end.
     pub fn tick(&self) {
-        self.world.domains.refcache.tick(&self.pin);
+        self.world.domains.nodes.refcache.tick(&self.pin);
     }
 
     /// Lets unused regions and nodes of their tree proceed towards their end.

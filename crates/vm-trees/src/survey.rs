@@ -5,12 +5,10 @@ use core::ops::ControlFlow;
 use percore::Pinned;
 use rcu::Handle;
 use refcache::Domain;
+use vm::design::{Joining, Page, Runs, range};
+use vm::{Memory, Mmu, PageRange, Region, VmError};
 
 use super::{TreeSpace, find};
-use crate::page_word::Page;
-use crate::protocol::range;
-use crate::types::{Joining, Runs};
-use crate::{Memory, Mmu, PageRange, Region, VmError};
 
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     pub(super) fn each_region(

@@ -3,7 +3,8 @@
 //!
 //! In `rwlock` and `faultlock` a lock keeps most of them out, and few interleavings are left.
 
-use vm::{Access, Fault, FaultError, Locking, Prot};
+use vm::{Access, Fault, FaultError, Prot};
+use vm_trees::Locking;
 
 use crate::world::{Core, race};
 

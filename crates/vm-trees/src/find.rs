@@ -3,9 +3,9 @@
 use core::iter;
 
 use bonsai::Reader;
+use vm::{PageNum, PageRange, Region};
 
 use super::vma::Vma;
-use crate::{PageNum, PageRange, Region};
 
 pub(super) type Look<'a> = Reader<'a, u64, Vma>;
 

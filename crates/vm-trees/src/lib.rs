@@ -17,6 +17,12 @@
 //! page tables. There is one table for all cores, and an invalidation interrupts all cores that run the
 //! space.
 
+#![no_std]
+#![warn(missing_debug_implementations)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
 mod change;
 mod edit;
 mod fault;
@@ -39,22 +45,20 @@ use percore::{CoreId, Pinned};
 use radixmap::{Always, Expand, KEY_END, Never, NodeCounters, RadixMap};
 use rcu::Handle;
 use refcache::Domain;
+use vm::design::{
+    Arenas, Backend, Call, Change, EventCounts, Guard, PIECE, Page, Removed, check, during, first_piece,
+    keys, lock_leaves, lock_slots, make_fit, show_frame, show_space,
+};
+use vm::{
+    Access, AddressSpace, BackingNum, Copies, Counters, Event, Fault, FaultError, Flags, ForkBacking,
+    FrameNum, Layout, Mapping, Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region,
+    Remap, RemapBacking, Tables, Usage, VirtAddr, VmError,
+};
 
 use self::edit::Edit;
 use self::locking::Locks;
 use self::rwlock::ReadGuard;
 use self::vma::Vma;
-use crate::machine::{Call, during, lock_slots};
-use crate::page_word::Page;
-use crate::placement::{Arenas, Layout};
-use crate::protocol::{Backend, Guard, Removed, check, first_piece, keys, lock_leaves, make_fit, show_frame};
-use crate::space::{ForkBacking, PIECE, RemapBacking, show_space};
-use crate::types::{Change, EventCounts};
-use crate::{
-    Access, AddressSpace, BackingNum, Copies, Counters, Event, Fault, FaultError, Flags, FrameNum, Mapping,
-    Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region, Remap, Tables, Usage,
-    VirtAddr, VmError,
-};
 
 pub use self::locking::Locking;
 
@@ -344,3 +348,7 @@ where
         show_space("TreeSpace", self, f)
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -35,12 +35,12 @@
 use percore::Pinned;
 use rcu::Handle;
 use refcache::Domain;
+use vm::design::Page;
+use vm::{Access, Fault, FaultError, Memory, Mmu, PageNum};
 
 use super::TreeSpace;
 use super::find::{self, Look};
 use super::vma::Vma;
-use crate::page_word::Page;
-use crate::{Access, Fault, FaultError, Memory, Mmu, PageNum};
 
 /// The region was changing.
 struct Changed;

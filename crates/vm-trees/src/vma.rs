@@ -17,10 +17,10 @@
 //! grow. All else is ordered by the space's lock, or by the slot's, see `fault.rs`.
 
 use sync::atomic::{AtomicU64, Ordering};
+use vm::design::Page;
+use vm::{Mapping, PageNum, PageRange, Region};
 
 use super::locking::VmaLock;
-use crate::page_word::Page;
-use crate::{Mapping, PageNum, PageRange, Region};
 
 /// No fault may use the region.
 const CLOSED: u64 = 1 << 63;

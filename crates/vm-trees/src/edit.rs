@@ -10,13 +10,13 @@ use core::ops::Deref;
 use bonsai::Writer;
 use percore::Pinned;
 use rcu::Handle;
+use vm::{Mapping, PageNum, PageRange, Region, VmError};
 
 use super::Tree;
 use super::find::{self, Look};
 use super::locking::Locks;
 use super::rwlock::WriteGuard;
 use super::vma::Vma;
-use crate::{Mapping, PageNum, PageRange, Region, VmError};
 
 /// It derefs to the tree, to look at.
 pub(super) struct Edit<'a> {
