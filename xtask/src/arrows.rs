@@ -127,10 +127,15 @@ impl Unit {
             |file: &str| self.room_of(file).with_context(|| format!("{}/{file} is in no room", self.source));
         let modules: BTreeMap<Vec<String>, usize> =
             sources.iter().map(|(file, _)| Ok((module(file), room(file)?))).collect::<Result<_>>()?;
+        let offered = offered_by_root(sources);
         let mut arrows = Vec::new();
         for (file, text) in sources {
             let from = room(file)?;
-            for Named { path, line } in named(&module(file), text) {
+            for Named { path, line, .. } in named(&module(file), text) {
+                let path = match path.first().and_then(|name| offered.get(name)) {
+                    Some(whole) if !modules.contains_key(&path[..1]) => [whole, &path[1..]].concat(),
+                    _ => path,
+                };
                 let longest = (0..=path.len()).rev().find_map(|length| modules.get(&path[..length]));
                 let to = *longest.context("a unit has a main.rs or lib.rs")?;
                 if to != from {
@@ -191,6 +196,15 @@ impl Unit {
     }
 }
 
+/// Returns the names that the root of a unit brings in from its modules, each with the whole path: `crate::A`
+/// is `crate::a::A` if the root says `pub use a::A`.
+fn offered_by_root(sources: &[Source]) -> BTreeMap<String, Vec<String>> {
+    let root = sources.iter().find(|(file, _)| module(file).is_empty());
+    let named = root.map_or_else(Vec::new, |(_, text)| named(&[], text));
+    let imports = named.into_iter().filter(|found| found.is_import && found.path.len() > 1);
+    imports.filter_map(|found| Some((found.path.last()?.clone(), found.path))).collect()
+}
+
 /// Returns the path of a file's module: `a::b` for `a/b.rs` and `a/b/mod.rs`, none for `main.rs` and
 /// `lib.rs`.
 fn module(file: &str) -> Vec<String> {
@@ -249,6 +263,15 @@ mod tests {
         let sources = files(&[TOP, DOWN, ("low.rs", "fn f() { crate::start() }")]);
         let expected = ["unit/src/low.rs:1: room low names start, of room main above it"];
         assert_eq!(unit(&[]).complaints(&sources).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_name_that_the_root_brings_in_is_of_its_own_room() {
+        let low = ("low.rs", "use crate::{A, B};");
+        let high = ("high/mod.rs", "use crate::B::C;");
+        let top = ("main.rs", "mod low;\nmod high;\npub use high::A;\npub use low::B;");
+        let expected = ["unit/src/low.rs:1: room low names high::A, of room high above it"];
+        assert_eq!(unit(&[]).complaints(&files(&[top, high, low])).unwrap(), expected);
     }
 
     #[test]

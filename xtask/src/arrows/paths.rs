@@ -7,13 +7,15 @@
 pub struct Named {
     pub path: Vec<String>,
     pub line: usize,
+    /// Whether a `use` brings the path's last name into the module.
+    pub is_import: bool,
 }
 
 /// Returns the paths in the file of `module`.
 pub fn named(module: &[String], text: &str) -> Vec<Named> {
     let tokens = tokens(text);
     let children = children(&tokens);
-    let mut reader = Reader { tokens: &tokens, at: 0, found: Vec::new() };
+    let mut reader = Reader { tokens: &tokens, at: 0, importing: false, found: Vec::new() };
     let mut here = module.to_vec();
     // Depths of braces at which inline modules began.
     let (mut depth, mut inline) = (0, Vec::new());
@@ -25,6 +27,10 @@ pub fn named(module: &[String], text: &str) -> Vec<Named> {
                 inline.push(depth);
                 depth += 1;
                 reader.at += 3;
+            }
+            "use" | ";" => {
+                reader.importing = token == "use";
+                reader.at += 1;
             }
             "{" => {
                 depth += 1;
@@ -56,6 +62,8 @@ fn children<'t>(tokens: &[(&'t str, usize)]) -> Vec<&'t str> {
 struct Reader<'t> {
     tokens: &'t [(&'t str, usize)],
     at: usize,
+    /// Whether the reader is between `use` and its semicolon.
+    importing: bool,
     found: Vec<Named>,
 }
 
@@ -83,7 +91,7 @@ impl<'t> Reader<'t> {
             }
             self.at += 1;
         }
-        self.found.push(Named { path, line });
+        self.found.push(Named { path, line, is_import: self.importing });
     }
 
     /// Reads the paths in braces that continue `from`.
@@ -174,7 +182,7 @@ mod tests {
 
     fn paths(text: &str) -> Vec<(String, usize)> {
         let module = ["a".to_owned(), "b".to_owned()];
-        named(&module, text).into_iter().map(|Named { path, line }| (path.join("::"), line)).collect()
+        named(&module, text).into_iter().map(|Named { path, line, .. }| (path.join("::"), line)).collect()
     }
 
     fn only(path: &str) -> Vec<(String, usize)> {
@@ -198,6 +206,15 @@ mod tests {
         let text = "use crate::{\n    self as kernel,\n    x::{self, Y as Z, *},\n    w,\n};\nfn f() {}";
         let expected = [("", 2), ("x", 3), ("x::Y", 3), ("x", 3), ("w", 4)];
         assert_eq!(paths(text), expected.map(|(path, line)| (path.to_owned(), line)));
+    }
+
+    #[test]
+    fn names_that_are_brought_in_are_told_from_others() {
+        let text = "mod x;\npub use x::{A, b::C};\nfn f() -> x::D { x::e() }\nuse x::F;";
+        let found = named(&[], text);
+        let imports = found.iter().filter(|found| found.is_import).map(|found| found.path.join("::"));
+        assert_eq!(imports.collect::<Vec<_>>(), ["x::A", "x::b::C", "x::F"]);
+        assert_eq!(found.len(), 5);
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct Exception {
 }
 
 /// The units whose rooms are checked.
-pub const UNITS: [Unit; 1] = [KERNEL];
+pub const UNITS: [Unit; 2] = [KERNEL, VM];
 
 const KERNEL: Unit = Unit {
     source: "kernel/src",
@@ -69,6 +69,46 @@ const KERNEL: Unit = Unit {
             paths: &["main.rs", "panic.rs"],
             what: "the boot, and the kernel's own failure",
         },
+    ],
+    exceptions: &[],
+};
+
+const VM: Unit = Unit {
+    source: "crates/vm/src",
+    rooms: &[
+        Room { name: "types", paths: &["types"], what: "pages and other units, mappings, regions, counts" },
+        Room {
+            name: "machine",
+            paths: &["machine"],
+            what: "the seam below: the traits of a machine, their contract, parts to build a machine from",
+        },
+        Room {
+            name: "space",
+            paths: &["space"],
+            what: "the seam above: the trait that a kernel calls, its errors, moves in pieces",
+        },
+        Room {
+            name: "placement",
+            paths: &["placement"],
+            what: "where a mapping goes when the caller does not say",
+        },
+        Room {
+            name: "leaf",
+            paths: &["leaf"],
+            what: "leaves that serve as page tables, and the cores that walk them",
+        },
+        Room {
+            name: "page_word",
+            paths: &["page_word"],
+            what: "what is kept for each page: mapping, frame, cores that translate it",
+        },
+        Room {
+            name: "protocol",
+            paths: &["protocol"],
+            what: "faults, shootdowns, sharing and moves, on pages whose slots are locked",
+        },
+        Room { name: "radix", paths: &["radix"], what: "the design: a radix map of page words" },
+        Room { name: "lib", paths: &["lib.rs"], what: "what the crate offers" },
     ],
     exceptions: &[],
 };
