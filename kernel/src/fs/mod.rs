@@ -3,8 +3,8 @@
 //! ```text
 //!   /            the boot image's files, read in place, read-only       image
 //!   /tmp         files in memory                                        memory_file
-//!   /dev         null zero full random urandom stdin stdout stderr fd   device
-//!   /proc, /sys  texts made when they are opened                        proc
+//!   /dev         null zero full random urandom stdin stdout stderr fd   dev, device
+//!   /proc, /sys  texts made when they are opened                        procfs, a room above
 //! ```
 //!
 //! | file | contents |

@@ -37,7 +37,7 @@ const KERNEL: Unit = Unit {
         Room {
             name: "base",
             paths: &["above.rs", "bytes.rs", "counters.rs", "options.rs"],
-            what: "per-core counters, the kernel's command line",
+            what: "per-core counters, the kernel's command line, parts of slices, calls to rooms above",
         },
         Room {
             name: "arch",
