@@ -113,7 +113,7 @@ pub struct Compared {
     pub counted: Option<f64>,
     /// How many those are.
     pub counted_to: Option<u16>,
-    /// By what factor ours falls short of the paper's; 1 if it does not.
+    /// The factor by which ours falls short of the paper's, or 1 if it does not.
     pub short: Option<f64>,
     /// Whether ours is what the paper says, if ours is known.
     pub holds: Option<bool>,

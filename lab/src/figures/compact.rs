@@ -48,7 +48,7 @@ pub struct Compact {
 /// Where counts come from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Origin {
-    /// The commit; `-dirty` if files had been changed since.
+    /// The commit, with `-dirty` after it if files had been changed since.
     pub commit: String,
     /// `full`, or `quick` for few rounds.
     pub effort: String,
@@ -274,7 +274,8 @@ fn digits(value: f64) -> String {
 }
 
 impl Time {
-    /// As a row of the table, with the paper's numbers; nothing if the table has no such job or design.
+    /// Returns the time as a row of the table, with the paper's numbers, or `None` if the table has no
+    /// such job or design.
     fn row(&self, jobs: &'static [super::Timed]) -> Option<Times> {
         let job = jobs.iter().find(|job| job.panel.title == self.job)?;
         let at = job.panel.series.iter().position(|series| series.label == self.design)?;

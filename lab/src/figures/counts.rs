@@ -23,7 +23,7 @@ pub struct Count {
 }
 
 impl Count {
-    /// The counts of a row; what a fault costs is in the other counts.
+    /// Returns the counts of a row. The cost of a fault is in the other counts.
     pub fn all(row: &Row) -> [Count; 5] {
         let summaries =
             [&row.instructions, &row.transfers, &row.invalidations, &row.ipi_targets, &row.faults];
@@ -34,7 +34,7 @@ impl Count {
         counts
     }
 
-    /// The same of means alone, in the same order, each with the cycles that one costs at most.
+    /// Returns the same of means alone, in the same order, each with the cycles that one costs at most.
     pub fn known(cpus: u16, means: [f64; 5]) -> [Count; 5] {
         let cpus = f64::from(cpus);
         let (line, interrupt) = (UPGRADE.cycles(cpus), answer(cpus) + send(cpus) + TRAP);

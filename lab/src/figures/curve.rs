@@ -21,7 +21,7 @@ const RECORDED: [u16; 8] = [10, 16, 24, 32, 48, 64, 80, 128];
 pub struct Curve {
     /// Its name in the paper.
     pub label: &'static str,
-    /// The machine's words: design, tables, counters; or linux.
+    /// The machine's words: design, tables and counters, or linux.
     pub on: Vec<&'static str>,
     /// CPUs that do something else than what is drawn: it takes one more.
     pub apart: u16,
@@ -62,7 +62,7 @@ pub struct Counted {
     pub cpus: u16,
     /// How many guests it is the mean of.
     pub boots: usize,
-    /// Means per round, in the order of [`Count::all`]; nothing where the meter was not needed.
+    /// Means per round, in the order of [`Count::all`], or `None` where the meter was not needed.
     pub counts: Option<[f64; 5]>,
 }
 
@@ -174,7 +174,8 @@ fn relative(plot: Plot, points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     points.into_iter().map(|(x, y)| (x, y / first)).collect()
 }
 
-/// The model's curve; it ends where counts end unless two numbers of CPUs above one say how they go on.
+/// Returns the model's curve. It ends where counts end unless two numbers of CPUs above one say how they
+/// go on.
 fn line(plot: Plot, apart: u16, runs: &[(f64, u16, Measured)]) -> Vec<(f64, f64, Option<f64>)> {
     let load = |(_, cpus, run): &(f64, u16, Measured)| Some((*cpus, value::load(plot, apart, run)?));
     let loads: Vec<_> = runs.iter().filter_map(load).collect();
@@ -190,8 +191,8 @@ fn line(plot: Plot, apart: u16, runs: &[(f64, u16, Measured)]) -> Vec<(f64, f64,
     model::curve(&loads).into_iter().filter(|point| point.cpus <= end).map(drawn).collect()
 }
 
-/// The line through what the compact file has, at every number of CPUs; between two places as a power of
-/// that number.
+/// Returns the line through the points of the compact file, at every number of CPUs. Between two points it is
+/// a power of that number.
 fn through(points: &[&Point]) -> Vec<(f64, f64, Option<f64>)> {
     let last = points.iter().rposition(|point| point.boots > 0).unwrap_or(0);
     let steady = |at: usize| if at == last { Some(points[at].value) } else { points[at].steady };

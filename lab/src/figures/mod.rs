@@ -16,8 +16,8 @@
 //!
 //! All plots are drawn from the compact file, so that the one in the repository gives the pictures beside it.
 //!
-//! A program, a design or a scheme of counting is added to a figure by a line in its table. If this build does
-//! not know it, the results list it as not in this build.
+//! A program, a design or a scheme of counting is added to a figure by a line in its table. If this build
+//! does not know it, the results list it as not in this build.
 
 pub mod bonsai;
 pub mod boots;
