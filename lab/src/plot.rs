@@ -23,20 +23,21 @@ struct Curve {
     color: RGBColor,
 }
 
+/// The colours are those that the systems have everywhere.
 const CURVES: [Curve; 3] = [
     Curve {
         system: "radixvm",
         tables: Some("percore"),
         label: "RadixVM, per-core tables",
-        color: RGBColor(0, 114, 178),
+        color: RGBColor(0, 96, 176),
     },
     Curve {
         system: "radixvm",
         tables: Some("shared"),
         label: "RadixVM, shared table",
-        color: RGBColor(230, 159, 0),
+        color: RGBColor(217, 130, 0),
     },
-    Curve { system: "linux", tables: None, label: "stock Linux", color: RGBColor(90, 90, 90) },
+    Curve { system: "linux", tables: None, label: "stock Linux", color: RGBColor(110, 119, 129) },
 ];
 
 impl Curve {
@@ -136,6 +137,7 @@ fn short(number: f64) -> String {
 mod tests {
     use super::*;
     use launch::guest::system::System;
+    use launch::meter::report::{palette, style};
 
     #[test]
     fn every_program_and_system_is_drawn() {
@@ -156,6 +158,15 @@ mod tests {
             assert!(svg.contains(word), "{word}");
         }
         assert!(svg.matches("<polyline").count() >= 4);
+    }
+
+    #[test]
+    fn systems_have_the_colours_that_they_have_elsewhere() {
+        for (curve, system) in CURVES.iter().zip([System::PERCORE, System::SHARED, System::Linux]) {
+            let RGBColor(red, green, blue) = curve.color;
+            let named = format!("--c{}: #{red:02x}{green:02x}{blue:02x};", palette::of(system));
+            assert!(style::CSS.contains(&named), "{}: {named}", curve.label);
+        }
     }
 
     #[test]
