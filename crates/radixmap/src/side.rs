@@ -2,22 +2,24 @@
 //!
 //! ```text
 //!  node ──▶ slots:  [ main word, tags ]  [ main word, WIDE ]  [ main word ] ...    512 words, always
-//!     └───▶ side:   [        -        ]  [   second word   ]  [     -     ] ...    512 words, once somebody needs one
+//!     └───▶ side:   [        -        ]  [   second word   ]  [     -     ] ...    512 words, once a slot needs one
 //! ```
-//! Most values have no second word, so most nodes have no side. A word of the side belongs to the slot of the same
-//! index: the slot's holder reads and writes it, and what it says counts only while the slot is WIDE. Most leaves that have
-//! second words have one for all, which is kept in place of the side's address.
+//! Most values have no second word, so most nodes have no side. A word of the side belongs to the slot of the
+//! same index. The slot's holder reads and writes it, and it is valid only while the slot is WIDE. Most
+//! leaves that have second words have one for all slots, which is kept in place of the side's address.
 //!
-//! | side | who may change it, and to what |
+//! | side | the cores that may change it, and the change |
 //! |---|---|
-//! | none | whoever holds slots of the node and wants second words for them: CAS to one word, or to a frame |
-//! | one word | whoever holds slots and wants another word for them: CAS to a frame that says it everywhere |
-//! | a frame | nobody: it stays until the node is freed |
+//! | none | a holder of slots of the node that wants second words for them: CAS to one word, or to a frame |
+//! | one word | a holder of slots that wants another word for them: CAS to a frame that has the one word everywhere |
+//! | a frame | none: it stays until the node is freed |
 //!
-//! 1. A slot is WIDE only in a node that has a side, one that can say the slot's second word: the holder made sure of that
-//!    (`fit`, `widen`), or found the slot WIDE and leaves its second word, or the node was born with both.
-//! 2. Holders of different slots may change the side at the same time. One CAS wins; the others free their frames, which
-//!    nobody has seen, and look again. What the side says of a WIDE slot stays the same through each change.
+//! 1. A slot is WIDE only in a node with a side that can hold the slot's second word. The holder made sure of
+//!    that (`fit`, `widen`), or found the slot WIDE and keeps its second word, or the node was made with
+//!    both.
+//! 2. Holders of different slots may change the side at the same time. One CAS wins. The others free their
+//!    frames, which no other core has seen, and read the side again. The second word of a WIDE slot stays the
+//!    same through each change.
 //! 3. One word and an address are told apart by the lowest bit, which second words leave to the side.
 //!
 //! Orderings. The CAS is Release and each look for the side is Acquire: who finds it sees its words. The words themselves
