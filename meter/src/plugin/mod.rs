@@ -14,6 +14,7 @@ mod translate;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 
 use crate::args::Options;
@@ -75,23 +76,28 @@ fn writable(out: &Path) -> Result<(), String> {
     std::fs::write(out, "").map_err(|error| format!("out={}: {error}", out.display()))
 }
 
+/// The plugin's name. Relaxed: written in `qemu_plugin_install`, before any callback.
+static NAME: AtomicU64 = AtomicU64::new(0);
+
 /// # Safety
 /// In `qemu_plugin_install`.
 unsafe fn watch_for_run(id: Id) {
-    // SAFETY: the callbacks have the types that QEMU expects of them.
+    NAME.store(id, Relaxed);
+    // SAFETY: the callbacks take the arguments that QEMU gives them.
     unsafe {
-        qemu_plugin_register_vcpu_tb_trans_cb(id, on_early_translation);
+        qemu_plugin_register_vcpu_tb_trans_cb(id, on_early_translation, ptr::null_mut());
         qemu_plugin_register_atexit_cb(id, on_exit, ptr::null_mut());
     }
 }
 
 /// Begins the run. All CPUs stand still, and all translations are dropped.
-unsafe extern "C" fn on_fresh_start(id: Id) {
+unsafe extern "C" fn on_fresh_start() {
+    let id = NAME.load(Relaxed);
     meter().run();
     // SAFETY: as in `watch_for_run`, and a reset has dropped the callbacks from there.
     unsafe {
-        qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
-        qemu_plugin_register_vcpu_idle_cb(id, on_idle);
+        qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation, ptr::null_mut());
+        qemu_plugin_register_vcpu_idle_cb(id, on_idle, ptr::null_mut());
         qemu_plugin_register_atexit_cb(id, on_exit, ptr::null_mut());
     }
 }
@@ -100,17 +106,19 @@ fn meter() -> &'static Meter {
     METER.get().expect("callbacks come after `qemu_plugin_install`")
 }
 
-unsafe extern "C" fn on_run(_cpu: u32, id: *mut c_void) {
+unsafe extern "C" fn on_run(_cpu: u32, _data: *mut c_void) {
     // SAFETY: a reset is allowed on a CPU's thread.
-    unsafe { qemu_plugin_reset(id as Id, on_fresh_start) };
+    unsafe { qemu_plugin_reset(NAME.load(Relaxed), on_fresh_start, ptr::null_mut()) };
 }
 
-unsafe extern "C" fn on_idle(_id: Id, cpu: u32) {
+unsafe extern "C" fn on_idle(first: u64, second: u64) {
+    // The upper half of a 32-bit argument is undefined.
+    let cpu = argument(first, second) as u32;
     meter().idle(cpu as usize);
     preload::sleeps_next(cpu as usize);
 }
 
-unsafe extern "C" fn on_exit(_id: Id, _data: *mut c_void) {
+unsafe extern "C" fn on_exit() {
     let meter = meter();
     meter.stop();
     write(meter);

@@ -4,13 +4,18 @@
 //! |---|---|---|
 //! | 7.2 to 8.2 | 0 to 1 | |
 //! | 9.0 | 2 | |
-//! | 9.1 and later | 2 to 3 or more | `qemu_plugin_insn_data` copies into a buffer |
+//! | 9.1 to 10 | 2 to 3 or more | `qemu_plugin_insn_data` copies into a buffer |
+//! | 11 and later | 7 | callbacks get user data, which comes last, and not the plugin's name, which came first |
 //!
 //! QEMU reads [`qemu_plugin_version`] after it has loaded the library and before it calls anything in it, and
 //! refuses a version that it does not support. A function of the library that runs while it is loaded
-//! therefore chooses the version: 2 if QEMU has a function that came with 2. The signature of
-//! `qemu_plugin_insn_data` follows the latest version that QEMU supports, not the version that the plugin
-//! names. The functions are found in the program that loads the plugin.
+//! therefore chooses the version: 2 if QEMU has a function that came with 2, and 7 if it has one that came with
+//! 6, which no release of QEMU has as its latest version. The signatures of functions and callbacks follow the
+//! latest version that QEMU supports, not the version that the plugin names. The functions are found in the
+//! program that loads the plugin.
+//!
+//! Functions that register a callback have no user data before version 7. The meter passes some in any case:
+//! in the calling convention of x86-64 a function does not look at an argument that it does not have.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem;
@@ -33,6 +38,9 @@ extern "C" fn choose_version() {
     if host::has_function(c"qemu_plugin_get_registers") {
         qemu_plugin_version.store(2, Relaxed);
     }
+    if host::has_function(c"qemu_plugin_set_pc") {
+        qemu_plugin_version.store(7, Relaxed);
+    }
 }
 
 /// The latest version that QEMU supports, from [`Info`]. Relaxed: written in `qemu_plugin_install`, before
@@ -42,6 +50,11 @@ static LATEST: AtomicI32 = AtomicI32::new(1);
 /// Records the latest version that QEMU supports.
 pub fn set_latest(version: c_int) {
     LATEST.store(version, Relaxed);
+}
+
+/// Returns the argument of a callback that is neither the plugin's name nor user data, out of both arguments.
+pub fn argument(first: u64, second: u64) -> u64 {
+    if LATEST.load(Relaxed) >= 7 { first } else { second }
 }
 
 /// The longest instruction of x86, in bytes (Intel's manual, volume 2, 2.3.11).
@@ -123,24 +136,20 @@ pub struct Info {
     pub max_cpus: c_int,
 }
 
-/// A callback without arguments but the plugin's name.
-pub type Simple = unsafe extern "C" fn(Id);
-/// A callback for a CPU.
-pub type OnCpu = unsafe extern "C" fn(Id, u32);
-/// A callback for a new translation block.
-pub type OnTranslation = unsafe extern "C" fn(Id, *mut Block);
+/// A callback whose arguments the meter does not need.
+pub type Simple = unsafe extern "C" fn();
+/// A callback with one argument and the plugin's name or user data: see [`argument`].
+pub type WithArgument = unsafe extern "C" fn(u64, u64);
 /// A callback for an execution.
 pub type OnExecution = unsafe extern "C" fn(u32, *mut c_void);
 /// A callback for an access.
 pub type OnAccess = unsafe extern "C" fn(u32, MemoryInfo, u64, *mut c_void);
-/// A callback at the end.
-pub type AtExit = unsafe extern "C" fn(Id, *mut c_void);
 
 unsafe extern "C" {
-    pub fn qemu_plugin_reset(id: Id, then: Simple);
-    pub fn qemu_plugin_register_vcpu_idle_cb(id: Id, callback: OnCpu);
-    pub fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, callback: OnTranslation);
-    pub fn qemu_plugin_register_atexit_cb(id: Id, callback: AtExit, data: *mut c_void);
+    pub fn qemu_plugin_reset(id: Id, then: Simple, data: *mut c_void);
+    pub fn qemu_plugin_register_vcpu_idle_cb(id: Id, callback: WithArgument, data: *mut c_void);
+    pub fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, callback: WithArgument, data: *mut c_void);
+    pub fn qemu_plugin_register_atexit_cb(id: Id, callback: Simple, data: *mut c_void);
     pub fn qemu_plugin_register_vcpu_tb_exec_cb(
         block: *mut Block,
         callback: OnExecution,

@@ -10,19 +10,21 @@ use crate::data;
 use crate::decode::{self, Marker, Special};
 
 /// Handles a block before the program starts. Only RUN matters.
-pub unsafe extern "C" fn on_early_translation(id: Id, block: *mut Block) {
+pub unsafe extern "C" fn on_early_translation(first: u64, second: u64) {
+    let block = argument(first, second) as *mut Block;
     // SAFETY: QEMU's block, good during the call.
     for (_, instruction) in unsafe { instructions(block) } {
         // SAFETY: an instruction of it.
         if decode::marker(unsafe { Code::of(instruction) }.bytes()) == Some(Marker::Run) {
-            // SAFETY: as above, and the plugin's name goes with the callback.
-            unsafe { on_each(instruction, on_run, id) };
+            // SAFETY: as above.
+            unsafe { on_each(instruction, on_run, 0) };
         }
     }
 }
 
 /// Handles a block while the program runs. Every instruction and access matters.
-pub unsafe extern "C" fn on_translation(_id: Id, block: *mut Block) {
+pub unsafe extern "C" fn on_translation(first: u64, second: u64) {
+    let block = argument(first, second) as *mut Block;
     // SAFETY: QEMU's block, good during the call.
     let instructions: Vec<_> = unsafe { instructions(block) }.collect();
     let Some((first, _)) = instructions.first().copied() else { return };
