@@ -39,11 +39,13 @@ impl Vma {
         Self { end: AtomicU64::new(start.get()), word: AtomicU64::new(CLOSED), lock: VmaLock::default() }
     }
 
+    #[inline]
     pub(super) fn open(&self, end: PageNum, mapping: Mapping) {
         self.end.store(end.get(), Ordering::Release);
         self.word.store(mapping.bits(), Ordering::Release);
     }
 
+    #[inline]
     pub(super) fn set_end(&self, end: PageNum) {
         self.end.store(end.get(), Ordering::Release);
     }
@@ -55,12 +57,14 @@ impl Vma {
 
     /// Returns whether the region is gone. Relaxed: a fault that reads true looks for another region, and
     /// reads the mapping of that.
+    #[inline]
     pub(super) fn is_gone(&self, start: PageNum) -> bool {
         self.end.load(Ordering::Relaxed) == start.get()
     }
 
     /// Returns the region, which begins at `start`, or none if it is gone. Relaxed: the caller holds the
     /// space's lock, or is alone.
+    #[inline]
     pub(super) fn region(&self, start: PageNum) -> Option<Region> {
         let pages = PageRange::between(start, PageNum::new(self.end.load(Ordering::Relaxed)));
         let mapping = Mapping::from_bits(self.word.load(Ordering::Relaxed) & !CLOSED);
