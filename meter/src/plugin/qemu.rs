@@ -10,9 +10,9 @@
 //! QEMU reads [`qemu_plugin_version`] after it has loaded the library and before it calls anything in it,
 //! and refuses a version that it does not support. A function of the library that runs while it is loaded
 //! therefore chooses the version: 2 if QEMU has a function that came with 2, and 7 if it has one that came
-//! with 6, which no release of QEMU has as its latest version. The signatures of functions and callbacks
-//! follow the latest version that QEMU supports, not the version that the plugin names. The functions are
-//! found in the program that loads the plugin.
+//! with 6. (QEMU 11.1 has both; a QEMU whose latest version is 6 would refuse the plugin.) The signatures
+//! of functions and callbacks follow the latest version that QEMU supports, not the version that the plugin
+//! names. The functions are found in the program that loads the plugin.
 //!
 //! Functions that register a callback have no user data before version 7. The meter passes some in any case:
 //! in the calling convention of x86-64 a function does not look at an argument that it does not have.
