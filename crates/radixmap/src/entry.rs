@@ -115,8 +115,8 @@ pub struct Run<'a, V, E = Always> {
     here: &'a Here<'a>,
     used: &'a mut i64,
     value: V,
-    /// They have a value, as far as is known without a look.
-    is_used: bool,
+    /// Whether they are known to have the value still. If not, a look at the first one tells.
+    as_shown: bool,
     _type: PhantomData<E>,
 }
 
@@ -131,7 +131,7 @@ impl<'a, V: Value, E: Expand> Run<'a, V, E> {
     pub(crate) fn new(part: Part<'a>, here: &'a Here<'a>, used: &'a mut i64) -> Self {
         let word = part.word();
         let value = V::from_words(word.main(), part.second(word));
-        Self { part, here, used, value, is_used: true, _type: PhantomData }
+        Self { part, here, used, value, as_shown: true, _type: PhantomData }
     }
 
     /// Returns their keys that are in the range.
@@ -155,11 +155,11 @@ impl<'a, V: Value, E: Expand> Run<'a, V, E> {
     /// Returns the slots in a form that can be changed, unless they stick out of the range.
     #[inline(always)]
     pub fn whole(&mut self) -> Option<Run<'_, V>> {
-        let is_used = mem::take(&mut self.is_used);
+        let as_shown = mem::take(&mut self.as_shown);
         let Self { here, value, .. } = *self;
         let whole = E::MODE.expands_used() || self.part.whole;
         let part = self.part.again();
-        whole.then_some(Run { part, here, used: self.used, value, is_used, _type: PhantomData })
+        whole.then_some(Run { part, here, used: self.used, value, as_shown, _type: PhantomData })
     }
 }
 
@@ -172,13 +172,13 @@ impl<V: Value, E: ExpandUsed> Run<'_, V, E> {
     pub fn set(&mut self, value: V) {
         let (main, second) = words(value);
         let folds = V::joins(main);
-        if second != 0 {
+        if second != 0 && !(self.as_shown && self.value.to_words().1 == second) {
             self.part.set_second(second);
         }
         if !self.is_used() {
             *self.used += self.len();
         }
-        self.is_used = true;
+        self.as_shown = false;
         self.part.set(Word::value(main, second != 0).locked(), folds);
     }
 
@@ -188,7 +188,7 @@ impl<V: Value, E: ExpandUsed> Run<'_, V, E> {
         if self.is_used() {
             *self.used -= self.len();
         }
-        self.is_used = false;
+        self.as_shown = false;
         self.part.set(Word::EMPTY.locked(), true);
     }
 
@@ -199,7 +199,7 @@ impl<V: Value, E: ExpandUsed> Run<'_, V, E> {
     #[inline(always)]
     pub fn one(&mut self) -> Entry<'_, V> {
         assert!(self.len() == 1, "a run of several slots is not one");
-        self.is_used = false;
+        self.as_shown = false;
         self.part.node.slots().open_held(self.part.index());
         Entry::new(self.part.again(), self.here, self.used)
     }
@@ -207,7 +207,7 @@ impl<V: Value, E: ExpandUsed> Run<'_, V, E> {
     /// Returns whether the slots have a value. They change together.
     #[inline(always)]
     fn is_used(&self) -> bool {
-        self.is_used || self.part.word().is_used()
+        self.as_shown || self.part.word().is_used()
     }
 
     #[inline(always)]

@@ -6,7 +6,7 @@ use percore::Pinned;
 use refcache::Domain;
 
 use crate::lock::Here;
-use crate::node::{FANOUT, NodeRef, Part, Step};
+use crate::node::{FANOUT, NodeRef, Step};
 use crate::subtree::descend;
 use crate::{KEY_END, RadixMap, Value};
 
@@ -31,34 +31,19 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         let (here, end) = (self.here(pin), keys.end);
         let node = descend(&here, self.root(), &keys);
         // A leaf is not cut: what follows `slots` may be another one. More than a node of leaves is rarely so little.
-        if slots >= LEAF
-            && node.level() <= 1
-            && fits(&here, node, keys.clone(), &mut { slots.max(TWO_LEAVES) })
-        {
+        if slots >= LEAF && node.level() <= 1 && fits(node, &keys, slots.max(TWO_LEAVES)) {
             return end;
         }
         first_beyond(&here, node, keys, &mut { slots }).unwrap_or(end)
     }
 }
 
-/// Whether `left` slots are enough for `keys`, below `node`, whatever the leaves say: these are not looked at. It ends soon if
-/// they are not enough.
-fn fits<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, left: &mut u64) -> bool {
-    if node.level() == 0 {
-        return take(left, NODE + (keys.end - keys.start));
-    }
-    let below = |part: Part<'p>| match node.step(here, part.slot) {
-        Step::Child(child) => fits(here, child, node.of_slot(part.keys), left),
-        Step::Slot(_) => take(left, 1),
-    };
-    node.used_runs(keys).all(below) && take(left, NODE)
-}
-
-/// Takes `slots` of those that are left; whether there were so many.
-fn take(left: &mut u64, slots: u64) -> bool {
-    let rest = left.checked_sub(slots);
-    *left = rest.unwrap_or(0);
-    rest.is_some()
+/// Returns whether `most` slots are enough for `keys` below `node`, which is a leaf or a parent of leaves.
+/// Counts each leaf as a full one, so the leaves are not read.
+fn fits(node: NodeRef<'_>, keys: &Range<u64>, most: u64) -> bool {
+    let slots = node.indices(keys);
+    let leaves = if node.level() > 0 { node.slots().count_children(slots.clone()) } else { 0 };
+    NODE + slots.len() as u64 + leaves * (NODE + LEAF) <= most
 }
 
 /// Returns the first key of `keys`, below `node`, that has a value after `left` slots were counted.

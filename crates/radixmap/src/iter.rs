@@ -9,6 +9,7 @@ use crate::leaf::{self, Leaf};
 use crate::lock::{Held, Here};
 use crate::node::{NodeRef, Part, Step};
 use crate::slot::Word;
+use crate::subtree::descend;
 use crate::{Always, Expand, Never, OutOfMemory, Value};
 
 /// A locked range of a map. Dropping it unlocks.
@@ -122,7 +123,7 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         &mut self,
         f: impl FnMut(&mut Run<'_, V, E>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        self.visit_used(self.keys(), f)
+        self.visit_used(self.held.node(), self.keys(), f)
     }
 
     /// Calls `f` as [`try_for_each_used`](Self::try_for_each_used) does, for `keys`, out of which slots may
@@ -137,16 +138,17 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         f: impl FnMut(&mut Run<'_, V, Never>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         self.check(&keys);
-        self.visit_used(keys, f)
+        self.visit_used(descend(&self.held.here, self.held.node(), &keys), keys, f)
     }
 
     #[inline]
     fn visit_used<B, F: Expand>(
         &self,
+        node: NodeRef<'g>,
         keys: Range<u64>,
         mut f: impl FnMut(&mut Run<'_, V, F>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        let mut tally = Tally::new(&self.held.here, self.held.node());
+        let mut tally = Tally::new(&self.held.here, node);
         let show = &mut |_: &mut (), part, here: &_, used: &mut _| f(&mut Run::new(part, here, used));
         let enter = &mut |_: &mut (), _: &Tally<'_, '_>, _: &_| ControlFlow::Continue(());
         visit_used(&mut tally, keys, V::joins, &mut (), show, enter)

@@ -239,7 +239,13 @@ impl<'p> Seconds<'p> {
     fn get(&self, index: usize, word: Word) -> u64 {
         match self.each.get(index) {
             Some(second) => second.load(Ordering::Relaxed),
-            None => self.node.second(index, word),
+            None => self.one(index, word),
         }
+    }
+
+    /// Reads one second word. This is out of line to keep the walk over the slots short.
+    #[inline(never)]
+    fn one(&self, index: usize, word: Word) -> u64 {
+        self.node.second(index, word)
     }
 }

@@ -180,54 +180,79 @@ impl Slots {
                 return slots.end;
             }
         }
-        self.try_lock_run(slots)
+        self.try_lock_leaf_run(slots)
     }
 
-    /// Locks slots from the left, as long as none has a child and nobody holds them; where they end. None sticks out
-    /// of the range, whatever its section.
+    /// Locks slots of a leaf from the left until one is held by another core. Returns where they end. It tries
+    /// the compare-and-swap without a look before it. If the slot differs from its neighbour, the try fails, but
+    /// the caller wants that slot's line for writing too.
+    #[inline(never)]
+    pub fn try_lock_leaf_run(&self, slots: Range<usize>) -> usize {
+        self.try_lock_each(slots, Slot::try_lock)
+    }
+
+    /// Locks slots from the left until one has a child or is held by another core. Returns where they end. No
+    /// slot sticks out of the range, whatever its section. The line of a child is only read.
     #[inline(never)]
     pub fn try_lock_run(&self, slots: Range<usize>) -> usize {
+        self.try_lock_each(slots, |slot, word| slot.held() == word && slot.try_lock(word))
+    }
+
+    /// Locks slots as the two functions above do. `try_next` locks a slot if it equals its left neighbour.
+    #[inline(always)]
+    fn try_lock_each(&self, slots: Range<usize>, try_next: impl Fn(&Slot, Word) -> bool) -> usize {
         let Range { start: mut at, end } = slots;
         while at < end {
-            let word = self.0[at].held();
-            let width = match word.is_folded() {
-                false if word.is_free() => 1,
-                true if first_of(at) == at && at + SECTION <= end && !word.is_locked() => SECTION,
-                _ => match self.try_open(at, end) {
-                    Some(next) => {
-                        at = next;
-                        continue;
-                    }
-                    None => break,
-                },
+            let (slot, word) = (&self.0[at], self.0[at].held());
+            let next = match word.is_free() {
+                // Most neighbours say the same, unless they are pages.
+                true if word.can_fold() => self.each_slot(at..end, |slot| try_next(slot, word)),
+                true => at + usize::from(slot.try_lock(word)),
+                false if word.is_child() => break,
+                false
+                    if word.is_section()
+                        && first_of(at) == at
+                        && at + SECTION <= end
+                        && !word.is_locked() =>
+                {
+                    self.each_section(at..end, |slot| try_next(slot, word))
+                }
+                false => self.try_open(at, end).unwrap_or(at),
             };
-            // Most neighbours say the same.
-            let locked = self.each_like(at..end, word, width, |slot| slot.try_lock(word));
-            if locked == at {
+            if next == at {
                 break;
             }
-            at = locked;
+            at = next;
         }
         at
     }
 
-    /// Does `change` to one slot in `width`, from the left, as long as it says `word` and `change` says yes; where that ends.
+    /// Changes slots from the left until `change` returns false. Returns where that is.
     #[inline(always)]
-    fn each_like(
-        &self,
-        slots: Range<usize>,
-        word: Word,
-        width: usize,
-        change: impl Fn(&Slot) -> bool,
-    ) -> usize {
-        let changed = |slot: &Slot| slot.held() == word && change(slot);
-        match width {
-            1 => slots.start + count_while(&self.0[slots], changed),
-            _ => {
-                let sections = self.0[slots.clone()].as_chunks::<SECTION>().0;
-                slots.start + SECTION * sections_while(sections, changed)
+    fn each_slot(&self, slots: Range<usize>, change: impl Fn(&Slot) -> bool) -> usize {
+        slots.start + count_while(&self.0[slots], change)
+    }
+
+    /// Changes the first slots of the sections that lie within `slots`, which begin with a section. Returns where
+    /// `change` returned false.
+    #[inline(always)]
+    fn each_section(&self, slots: Range<usize>, change: impl Fn(&Slot) -> bool) -> usize {
+        let sections = self.0[slots.clone()].as_chunks::<SECTION>().0;
+        slots.start + SECTION * count_while(sections, |section| change(&section[0]))
+    }
+
+    /// Changes `from` to `to` in slots that the caller holds, from the left, until one differs. Returns where
+    /// that is. If `from` is a section's word, the sections lie within `slots`.
+    #[inline(always)]
+    fn replace(&self, slots: Range<usize>, from: Word, to: Word) -> usize {
+        let put = |slot: &Slot| {
+            let like = slot.held() == from;
+            if like {
+                slot.put(to);
             }
-        }
+            like
+        };
+        if from.is_section() { self.each_section(slots, put) } else { self.each_slot(slots, put) }
     }
 
     /// Tries once to lock the slots from `at` to `end` that a folded section has, which are not all of its
@@ -326,7 +351,7 @@ impl Slots {
                 said => said,
             };
             if said == word {
-                let next = end_of_same(all, at + 1, word);
+                let next = self.each_slot(at + 1..slots.end, |slot| slot.held() == word);
                 if folds && next - at >= SECTION {
                     self.fold(at..next, word);
                 }
@@ -346,7 +371,21 @@ impl Slots {
     fn end_of_sections(&self, at: usize, end: usize, word: Word) -> usize {
         let next = at + SECTION;
         let sections = self.0[next..end.next_multiple_of(SECTION)].as_chunks::<SECTION>().0;
-        next + SECTION * sections_while(sections, |slot| slot.held() == word)
+        next + SECTION * count_while(sections, |section| section[0].held() == word)
+    }
+
+    /// Returns how many of `slots` have a child, as a hint.
+    pub fn count_children(&self, slots: Range<usize>) -> u64 {
+        let Range { start: mut at, end } = slots;
+        let mut count = 0;
+        while at < end {
+            let (first, next) = (first_of(at), end.min(first_of(at) + SECTION));
+            if !self.0[first].held().is_folded() {
+                count += self.0[at..next].iter().filter(|slot| slot.held().is_child()).count();
+            }
+            at = next;
+        }
+        count as u64
     }
 
     /// Returns the number of runs of slots with the same value among `slots`, as a hint.
@@ -406,16 +445,12 @@ impl Slots {
             let next = first_of(at) + SECTION;
             if folds && first_of(at) == at && next <= end {
                 let said = self.0[at].held();
-                if !said.is_folded() {
+                if !said.is_section() {
                     self.fold_section(at, word.folded());
                     at = next;
                     continue;
                 }
-                let folded = word.folded();
-                at = self.each_like(at..end, said, SECTION, |slot| {
-                    slot.put(folded);
-                    true
-                });
+                at = self.replace(at..end, said, word.folded());
             } else {
                 self.open_held(at);
                 let stop = next.min(end);
@@ -467,16 +502,16 @@ impl Slots {
             if !word.is_locked() {
                 return at;
             }
-            if folds && word == Word::EMPTY.locked() && self.try_fold(at, end, word) {
+            if !word.can_fold() {
+                self.0[at].put(word.unlocked());
+                at += 1;
+            } else if !folds || word != Word::EMPTY.locked() {
+                at = self.replace(at..end, word, word.unlocked());
+            } else if self.try_fold(at, end, word) {
                 at += SECTION;
-                continue;
+            } else {
+                at = self.replace(at..end.min(first_of(at) + SECTION), word, word.unlocked());
             }
-            let (free, width) = (word.unlocked(), if word.is_folded() { SECTION } else { 1 });
-            let stop = if folds && width == 1 { end.min(first_of(at) + SECTION) } else { end };
-            at = self.each_like(at..stop, word, width, |slot| {
-                slot.put(free);
-                true
-            });
         }
         end
     }
@@ -511,25 +546,19 @@ impl Slots {
     }
 }
 
-/// How many of `slots` come before the first that is not `like` that.
+/// Returns how many of `all`, slots or sections, come before the first one for which `like` returns false.
 #[inline(always)]
-fn count_while(slots: &[Slot], like: impl Fn(&Slot) -> bool) -> usize {
-    let (groups, rest) = slots.as_chunks::<GROUP>();
+fn count_while<T>(all: &[T], like: impl Fn(&T) -> bool) -> usize {
+    let (groups, rest) = all.as_chunks::<GROUP>();
     for (index, group) in groups.iter().enumerate() {
-        if let Some(other) = group.iter().position(|slot| !like(slot)) {
+        if let Some(other) = group.iter().position(|one| !like(one)) {
             return index * GROUP + other;
         }
     }
-    groups.len() * GROUP + rest.iter().take_while(|slot| like(slot)).count()
+    groups.len() * GROUP + rest.iter().take_while(|one| like(one)).count()
 }
 
-/// How many sections there are before the first one whose first slot is not `like` that.
-#[inline(always)]
-fn sections_while(sections: &[[Slot; SECTION]], like: impl Fn(&Slot) -> bool) -> usize {
-    sections.iter().position(|section| !like(&section[0])).unwrap_or(sections.len())
-}
-
-/// The first slot from slot `at` on that does not say `word`.
+/// Returns the first slot from slot `at` on that does not say `word`. It is usually near.
 #[inline(always)]
 fn end_of_same(slots: &[Slot], mut at: usize, word: Word) -> usize {
     while slots.get(at).is_some_and(|slot| slot.held() == word) {

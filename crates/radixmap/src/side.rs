@@ -23,8 +23,8 @@
 //! 3. One word and an address are told apart by the lowest bit, which second words leave to the side.
 //!
 //! Orderings. The CAS is Release and each look for the side is Acquire: who finds it sees its words. The words themselves
-//! are Relaxed: the slot's lock orders them. `get` and `set` are out of line, so that the paths of values without second
-//! words stay short.
+//! are Relaxed: the slot's lock orders them. `read_each` and `set`, which read a frame, are out of line, so that the
+//! other paths stay short.
 
 use core::ops::Range;
 use core::ptr::{self, NonNull};
@@ -95,14 +95,28 @@ impl Side {
         self.0.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
-    /// The second word of slot `index`, which the caller holds and which is WIDE. Relaxed: the lock orders it.
-    #[inline(never)]
+    /// Returns the second word of slot `index`, which the caller holds and which is WIDE.
+    #[inline(always)]
     pub fn get(&self, index: usize) -> u64 {
+        self.read(index).0
+    }
+
+    /// Returns the second word of slot `index`, and all second words if each slot has its own. Relaxed, because the
+    /// slot's lock orders them.
+    #[inline(always)]
+    pub fn read(&self, index: usize) -> (u64, &[AtomicU64]) {
         match self.said() {
-            Said::Nothing => unreachable!("a slot is WIDE without a side"),
-            Said::One(one) => one,
-            Said::Each(words) => words.0[index].load(Ordering::Relaxed),
+            Said::One(one) => (one, &[]),
+            _ => self.read_each(index),
         }
+    }
+
+    /// Returns what [`read`](Self::read) returns if each slot has its own second word.
+    #[inline(never)]
+    fn read_each(&self, index: usize) -> (u64, &[AtomicU64]) {
+        let words = self.each();
+        assert!(!words.is_empty(), "a slot is WIDE without a side");
+        (words[index].load(Ordering::Relaxed), words)
     }
 
     /// Returns whether all slots have the second word `one`. Relaxed: the caller follows no address.
@@ -141,6 +155,7 @@ impl Side {
         }
     }
 
+    #[inline(always)]
     fn said(&self) -> Said<'_> {
         // Acquire: pairs with the Release in `change`.
         match self.0.load(Ordering::Acquire) {

@@ -77,6 +77,12 @@ impl Word {
         self.above_value() < 0 && self.0 & KIND != CHILD
     }
 
+    /// Returns whether the word, which is no child's, stands for a section.
+    #[inline(always)]
+    pub fn is_section(self) -> bool {
+        self.above_value() < 0
+    }
+
     /// Returns less than 0 if bit 62 is set, 0 if the slot is silent, and more than 0 in all other cases.
     #[inline(always)]
     fn above_value(self) -> i64 {

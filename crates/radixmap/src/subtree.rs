@@ -53,7 +53,7 @@ fn lock_rest<'p>(
         }
         match word.is_locked() {
             true => Taken { here, node, keys: start..start + (taken - slots.start) as u64 }.wait_for_next(),
-            false => taken = node.slots().try_lock_run(taken..slots.end),
+            false => taken = node.slots().try_lock_leaf_run(taken..slots.end),
         }
     }
     Ok(())

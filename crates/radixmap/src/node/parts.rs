@@ -62,7 +62,9 @@ impl<'p> NodeRef<'p> {
     pub fn used_parts(self, keys: Range<u64>, joins: impl Fn(u64) -> bool) -> impl Iterator<Item = Part<'p>> {
         let whole = self.whole_indices(&keys);
         self.picked(keys, move |slots| {
-            let first = self.first_used(slots)?;
+            // One look: most used slots are side by side.
+            let is_used = self.slots.held(slots.start).is_used();
+            let first = if is_used { slots.start } else { self.first_used(slots)? };
             let like = if whole.contains(&first) { self.like(first, &joins) } else { None };
             Some(first..like.map_or(first + 1, |like| like.end(first..whole.end)))
         })
@@ -274,9 +276,9 @@ impl<'p> NodeRef<'p> {
     fn like(self, index: usize, joins: impl Fn(u64) -> bool) -> Option<Like<'p>> {
         let word = Some(self.slots.held(index).own()).filter(|word| word.is_value() && joins(word.main()))?;
         let side = &self.links().side;
-        let seconds = if word.is_wide() { side.each() } else { &[] };
+        let (second, seconds) = if word.is_wide() { side.read(index) } else { (0, &[][..]) };
         let folds = !word.is_wide() && word.can_fold() && folds_at(self.level);
-        Some(Like { slots: self.slots, word, folds, second: self.second(index, word), side, seconds })
+        Some(Like { slots: self.slots, word, folds, second, side, seconds })
     }
 
     /// Returns the second word of slot `index`, which the caller holds and which has `word` and no child.

@@ -208,7 +208,10 @@ impl<'g> Linkage<'g> {
     /// Resets the leaf, all of whose slots are locked, after every core in the set has unlinked: it has no
     /// owner. Returns how many cores hold the leaf no more.
     pub fn reset(self) -> usize {
-        let gone = self.linked.iter().map(|word| word.swap(0, Ordering::Relaxed).count_ones() as usize).sum();
+        // No core enters the set meanwhile, because it needs the lock of a slot for that. A core that entered
+        // before has released such a lock since, so these loads see it.
+        let some = self.linked.iter().filter(|word| word.load(Ordering::Relaxed) != 0);
+        let gone = some.map(|word| word.swap(0, Ordering::Relaxed).count_ones() as usize).sum();
         self.sharers.reset();
         self.state.store(0, Ordering::Relaxed);
         gone

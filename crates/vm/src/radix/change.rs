@@ -16,11 +16,11 @@ use crate::{BackingNum, Copies, Flags, HUGE_PAGES, Memory, Mmu, PageRange, Prot,
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     pub(super) fn change_rights(&self, pin: &Pinned, range: PageRange, prot: Prot) -> Result<(), VmError> {
         let mut guard = self.lock(pin, range, IfPresent)?;
-        let loses = |page: Page| !page.with_prot(prot).rights().contains(page.rights());
+        let loses = |page: Page| page.is_touched() && !page.with_prot(prot).rights().contains(page.rights());
         let mut set = ShootdownSet::NONE;
         let changed = for_each_up_to_refusal(&mut guard, prot, |run, page| {
             let loses = loses(page);
-            if loses && page.is_touched() {
+            if loses {
                 set.add(&mut run.one(), page, self.backend.grain);
             }
             run.set(if loses { page.untracked() } else { page }.with_prot(prot));

@@ -248,17 +248,18 @@ where
         }
         lock_slots(pin);
         let locked = self.map.lock_key_or_block(pin, at.get(), huge::is_meant_whole);
-        let outcome = {
+        let (outcome, may_be_last) = {
             let mut guard = locked.map_err(|_| FaultError::OutOfMemory)?.ok_or(FaultError::NotMapped)?;
             let outcome = self.resolve_locked(pin, at, &mut guard, access);
             // Counted before the unlock: see `may_have_huge`.
             if let Ok(fault) = outcome {
                 self.backend.count_fault(pin, fault);
             }
-            outcome
+            let is_own = matches!(outcome, Ok(Fault::Alloc | Fault::Copy | Fault::Reuse));
+            (outcome, is_own && self.may_be_last(at, &mut guard))
         };
-        if let Ok(Fault::Alloc | Fault::Copy | Fault::Reuse) = outcome {
-            self.promote_if_last(pin, at);
+        if may_be_last {
+            self.promote_if_filled(pin, at);
         }
         outcome
     }

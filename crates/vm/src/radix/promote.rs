@@ -42,18 +42,25 @@ const PROBES: usize = 8;
 const PROBE_DISTANCE: usize = (HUGE_PAGES as usize - 1) / (PROBES - 1);
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
-    /// A fault has given page `at` a frame.
+    /// Returns whether page `at`, which is locked and has got a frame, may be the last one that its block needs to
+    /// become huge.
     #[inline(always)]
-    pub(super) fn promote_if_last(&self, pin: &Pinned, at: PageNum) {
-        if (at.get() + 1) % HUGE_PAGES <= 1 {
-            self.promote_if_filled(pin, at);
-        }
+    pub(super) fn may_be_last(&self, at: PageNum, guard: &mut Guard<'_>) -> bool {
+        (at.get() + 1) % HUGE_PAGES <= 1 && self.is_of_huge(at, guard)
+    }
+
+    /// Returns whether page `at`, which is locked, belongs to a mapping that may have huge pages.
+    #[inline(never)]
+    fn is_of_huge(&self, at: PageNum, guard: &mut Guard<'_>) -> bool {
+        let page =
+            guard.try_for_each_used_in(keys(PageRange::one(at)), |run| ControlFlow::Break(run.value()));
+        page.break_value().is_some_and(|page| self.may_be_huge(page.mapping(), false))
     }
 
     /// Promotes the block of `at` if all its pages have frames. The page beside `at` is checked first: its
     /// slot is on the same line. Most checks end there, and so read no other core's pages.
     #[inline(never)]
-    fn promote_if_filled(&self, pin: &Pinned, at: PageNum) {
+    pub(super) fn promote_if_filled(&self, pin: &Pinned, at: PageNum) {
         let (block, beside) = (block_of(at), PageNum::new(at.get() ^ 1));
         let fits = |at| {
             let mut fits = false;
