@@ -42,8 +42,8 @@ const PROBES: usize = 8;
 const PROBE_DISTANCE: usize = (HUGE_PAGES as usize - 1) / (PROBES - 1);
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
-    /// Returns whether page `at`, which is locked and has got a frame, may be the last one that its block needs to
-    /// become huge.
+    /// Returns whether page `at`, which is locked and has got a frame, may be the last one
+    /// that its block needs to become huge.
     #[inline(always)]
     pub(super) fn may_be_last(&self, at: PageNum, guard: &mut Guard<'_>) -> bool {
         (at.get() + 1) % HUGE_PAGES <= 1 && self.is_of_huge(at, guard)
