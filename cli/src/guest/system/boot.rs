@@ -121,8 +121,8 @@ fn check_memory(system: System, memory: u64) -> Result<()> {
     Ok(())
 }
 
-/// The CPU model of stock Linux, and of either kernel when instructions are counted. From version 9 on QEMU has
-/// the x2APIC, whose interrupts the meter does not see.
+/// The CPU model of stock Linux, and of either kernel when instructions are counted. It leaves out the
+/// x2APIC, which QEMU has from version 9 on, because the meter does not see its interrupts.
 pub const CPU_MODEL: &str = "max,-hypervisor,-erms,-fsrm,-x2apic";
 
 fn machine(system: System, Size { cpus, memory, accel }: Size) -> Machine {

@@ -111,33 +111,34 @@ fn place(memory: &mut Vec<u8>, at: u64, bytes: &[u8]) {
 }
 
 /// Returns a sector that loads `sectors` sectors to [`INFO`] by the disk's ports, and enters the kernel in
-/// PVH's state: 32 bits, flat segments, and the start info in ebx.
+/// PVH's state: 32 bits, flat segments, and the start info in ebx. A slash separates the instructions of a
+/// line.
 #[rustfmt::skip]
 fn boot_sector(sectors: u32, entry: u32) -> Vec<u8> {
     let [info, count, entry] = [INFO as u32, sectors, entry].map(u32::to_le_bytes);
     let pointer = ((SECTOR_AT as usize + DESCRIPTORS + 24) as u16).to_le_bytes();
     let mut code: Vec<u8> = [
-        &[0xfa, 0xfc][..],                          //    cli; cld
-        &[0x31, 0xc0, 0x8e, 0xd8],                  //    xor ax, ax; mov ds, ax
+        &[0xfa, 0xfc][..],                          //    cli / cld
+        &[0x31, 0xc0, 0x8e, 0xd8],                  //    xor ax, ax / mov ds, ax
         &[0x0f, 0x01, 0x16], &pointer,              //    lgdt [pointer]
-        &[0x0f, 0x20, 0xc0, 0x0c, 1, 0x0f, 0x22, 0xc0], // mov eax, cr0; or al, 1; mov cr0, eax
+        &[0x0f, 0x20, 0xc0, 0x0c, 1, 0x0f, 0x22, 0xc0], // mov eax, cr0 / or al, 1 / mov cr0, eax
         &[0xea, 0x18, 0x7c, 8, 0],                  //    jmp 8:next
-        &[0x66, 0xb8, 0x10, 0, 0x8e, 0xd8, 0x8e, 0xc0, 0x8e, 0xd0], // next: mov ax, 16; mov ds, ax; es; ss
+        &[0x66, 0xb8, 0x10, 0, 0x8e, 0xd8, 0x8e, 0xc0, 0x8e, 0xd0], // next: mov ax, 16 / mov ds, ax / es / ss
         &[0xbf], &info,                             //    mov edi, info
         &[0xbe, 1, 0, 0, 0],                        //    mov esi, 1
         &[0xbd], &count,                            //    mov ebp, count
-        &[0x66, 0xba, 0xf2, 1, 0xb0, 1, 0xee],      // 1: mov dx, 0x1f2; mov al, 1; out dx, al (one sector)
-        &[0x89, 0xf0, 0x42, 0xee],                  //    mov eax, esi; inc edx; out dx, al (its number)
-        &[0xc1, 0xe8, 8, 0x42, 0xee],               //    shr eax, 8; inc edx; out dx, al
-        &[0xc1, 0xe8, 8, 0x42, 0xee],               //    shr eax, 8; inc edx; out dx, al
-        &[0xb0, 0xe0, 0x42, 0xee],                  //    mov al, 0xe0; inc edx; out dx, al (the first disk)
-        &[0xb0, 0x20, 0x42, 0xee],                  //    mov al, 0x20; inc edx; out dx, al (read)
-        &[0xec, 0x24, 0x88, 0x3c, 8, 0x75, 0xf9],   // 2: in al, dx; and al, 0x88; cmp al, 8; jne 2b (ready)
-        &[0x66, 0xba, 0xf0, 1, 0xb9, 0, 1, 0, 0],   //    mov dx, 0x1f0; mov ecx, 256
+        &[0x66, 0xba, 0xf2, 1, 0xb0, 1, 0xee],      // 1: mov dx, 0x1f2 / mov al, 1 / out dx, al (one sector)
+        &[0x89, 0xf0, 0x42, 0xee],                  //    mov eax, esi / inc edx / out dx, al (its number)
+        &[0xc1, 0xe8, 8, 0x42, 0xee],               //    shr eax, 8 / inc edx / out dx, al
+        &[0xc1, 0xe8, 8, 0x42, 0xee],               //    shr eax, 8 / inc edx / out dx, al
+        &[0xb0, 0xe0, 0x42, 0xee],                  //    mov al, 0xe0 / inc edx / out dx, al (the first disk)
+        &[0xb0, 0x20, 0x42, 0xee],                  //    mov al, 0x20 / inc edx / out dx, al (read)
+        &[0xec, 0x24, 0x88, 0x3c, 8, 0x75, 0xf9],   // 2: in al, dx / and al, 0x88 / cmp al, 8 / jne 2b (DRQ)
+        &[0x66, 0xba, 0xf0, 1, 0xb9, 0, 1, 0, 0],   //    mov dx, 0x1f0 / mov ecx, 256
         &[0x66, 0xf3, 0x6d],                        //    rep insw
-        &[0x46, 0x4d, 0x75, 0xcc],                  //    inc esi; dec ebp; jne 1b
+        &[0x46, 0x4d, 0x75, 0xcc],                  //    inc esi / dec ebp / jne 1b
         &[0xbb], &info,                             //    mov ebx, info
-        &[0xb8], &entry, &[0xff, 0xe0],             //    mov eax, entry; jmp eax
+        &[0xb8], &entry, &[0xff, 0xe0],             //    mov eax, entry / jmp eax
     ].concat();
     assert!(code.len() <= DESCRIPTORS);
     code.resize(DESCRIPTORS, 0);
