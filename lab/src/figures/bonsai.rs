@@ -6,7 +6,7 @@ use super::radixvm::{FEW_MAPS, SERIAL, metis};
 use super::times::Split;
 use super::{Across, Axes, BONSAI, Content, Figure, Panel, Plot, Series, Timed, Work, ours};
 
-/// The paper's four designs and three more, on one program.
+/// Returns the paper's four designs and three more, on one program.
 const fn designs(work: Work) -> [Series; 7] {
     [
         Series { label: "Pure RCU", on: BONSAI, work },
@@ -19,7 +19,7 @@ const fn designs(work: Work) -> [Series; 7] {
     ]
 }
 
-/// The same with today's Linux in place of our copy of its locks.
+/// Returns the same with today's Linux in place of our design with its locks, one per VMA.
 const fn designs_and_linux(work: Work) -> [Series; 7] {
     let [pure, hybrid, fault, stock, _, radix, adaptive] = designs(work);
     [pure, hybrid, fault, stock, Series { label: "Linux", on: super::Machine::Linux, work }, radix, adaptive]
@@ -38,8 +38,8 @@ const DEDUP: Work = Work {
     reads: Some("Cargo.lock"),
     apart: 0,
 };
-/// Faults in regions too small for a huge page, and in no second one; beside a thread that maps for so much
-/// of its time.
+/// Faults of threads that each have one region, too small for a huge page but large enough for all of their
+/// rounds. The option says how many other threads map, or for how much of its time one does.
 macro_rules! faults {
     ($option:literal, $value:literal) => {
         Work::new("faultstorm", &[$option, $value, "--pages", "511", "--iterations", "480", "--warmup", "24"])
@@ -69,25 +69,25 @@ const LOCKS_AT_MOST_45: Claim = claim(
 )
 .in_words();
 
-/// Why Psearchy's designs differ less than in the paper.
+/// The reason why the designs differ less in Psearchy than in the paper.
 const FEW_CALLS: &str = "the model, and the size of the job: how often threads wait for the lock is extrapolated in a straight line from 4 and \
 8 CPUs, where the kernel executes a tenth of the instructions; the paper's locks collapse beyond 32 cores, which no such line shows";
 
-/// Faults of the designs with a lock, beyond one socket.
+/// Returns the claim about a design with a lock that its faults cost more beyond the ten cores of one socket.
 const fn dearer(of: &'static str) -> Claim {
     claim(of, "7.3: 80 cores of 10", "more than 10", Says::AtLeast(10.0), Ours::Growth(of, 80, 10))
 }
 
-/// Why faults beside maps cost less than in the paper.
+/// The reason why faults beside maps cost less than in the paper.
 const SEVEN_FAULTING: &str = "the number of CPUs: the cost is that of waiting for the lock, and at 8 CPUs seven wait for one that maps; the \
 paper has as many as drive the design to its peak. There is no prediction here: the figure is drawn at the most CPUs counted";
 
-/// A job of table 1; the paper's times are of the first four designs.
+/// Returns a job of table 1. The paper has times of the first four designs.
 const fn timed(title: &'static str, series: &'static [Series], paper: &'static [Split]) -> Timed {
     Timed { panel: Panel { title, plot: Plot::Jobs, series, claims: &[] }, paper }
 }
 
-/// The paper's times, of 80 cores.
+/// The paper's times on 80 cores.
 const METIS_TIMES: &[Split] = &[
     Split::seconds(102.0, 11.0, 1.0),
     Split::seconds(107.0, 35.0, 4.0),

@@ -1,6 +1,6 @@
-//! The number of boots of a run. Guests differ: soon after a boot it is decided which thread gets a lock
-//! first, and then in turn, and more rounds of the same guest do not change it. The plotted and compared
-//! values are therefore means over boots, and there are as many boots as that mean needs.
+//! The number of boots of a run. Guests differ: the order in which threads take turns at a lock is decided
+//! soon after a boot, and more rounds of the same guest do not change it. So the plotted and compared values
+//! are means over boots, and a run has as many boots as its means need.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};

@@ -43,9 +43,9 @@ pub enum Says {
     AtLeast(f64),
     /// It is as good as this, or smaller.
     AtMost(f64),
-    /// It is above 1, by how much is not said.
+    /// It is above 1, by an amount that the paper does not give.
     More,
-    /// It is below 1, by how much is not said.
+    /// It is below 1, by an amount that the paper does not give.
     Less,
     /// There are none.
     Nothing,
@@ -68,7 +68,7 @@ impl Says {
             Says::AtMost(number) => ours / number,
             Says::More => 1.0 / ours,
             Says::Less => ours,
-            // A line or an interrupt in a hundred rounds is none.
+            // One line or interrupt in a hundred rounds counts as none.
             Says::Nothing => 0.99 + ours,
         };
         factor.max(1.0)
@@ -78,23 +78,23 @@ impl Says {
 /// A number from the curves of one panel.
 #[derive(Clone, Copy)]
 pub enum Ours {
-    /// The value there, of the value at 1.
+    /// The value at this place, divided by the value at 1.
     Speedup(&'static str, u16),
-    /// The value at the first place, of that at the second.
+    /// The value at the first place, divided by the value at the second.
     Growth(&'static str, u16, u16),
-    /// The first's value of the second's, there.
+    /// The first series' value at this place, divided by the second's.
     Ratio(&'static str, &'static str, u16),
-    /// The same where most CPUs were counted.
+    /// The same at the last counted place of each.
     LastRatio(&'static str, &'static str),
-    /// The value there.
+    /// The value at this place.
     Value(&'static str, u16),
-    /// Interrupts received a round, in the mean where most CPUs were counted.
+    /// The mean number of interrupts received per round, at the last counted place.
     Targets(&'static str),
-    /// The same of lines transferred.
+    /// The same for cache lines transferred.
     Transfers(&'static str),
 }
 
-/// Ours may fall short of a number by this factor: two runs differ by half of it.
+/// The factor by which ours may fall short of a number. It allows for twice the difference between two runs.
 const SAME: f64 = 1.1;
 
 /// A claim with our number.
@@ -106,37 +106,37 @@ pub struct Compared {
     pub place: &'static str,
     /// The paper's.
     pub paper: &'static str,
-    /// Ours where the paper has it, which may be predicted; null where this build or run has not what it
-    /// takes.
+    /// Ours at the place for which the paper has a number. It may be predicted. It is null if this build or
+    /// run lacks a curve for it.
     pub ours: Option<f64>,
     /// Ours at the most CPUs counted.
     pub counted: Option<f64>,
-    /// How many those are.
+    /// The most CPUs counted.
     pub counted_to: Option<u16>,
     /// The factor by which ours falls short of the paper's, or 1 if it does not.
     pub short: Option<f64>,
-    /// Whether ours is what the paper says, if ours is known.
+    /// Whether ours agrees with the paper, if ours is known.
     pub holds: Option<bool>,
-    /// Why it does.
+    /// The reason why ours falls short, if it does.
     #[serde(skip)]
     pub why: &'static str,
-    /// The paper's number as a place in our plot: of which curve, where, and the value.
+    /// The paper's number in our plot: the curve, the place on the axis, and the value.
     #[serde(skip)]
     pub said: Option<(&'static str, f64, f64)>,
 }
 
 impl Claim {
-    /// The same claim with the reason for which it does not come out.
+    /// Returns the claim with the reason why ours falls short.
     pub const fn because(self, why: &'static str) -> Self {
         Claim { why, ..self }
     }
 
-    /// The same claim, whose number is not in the paper's text.
+    /// Returns the claim, marked as one whose number is not in the paper's text.
     pub const fn in_words(self) -> Self {
         Claim { stated: false, ..self }
     }
 
-    /// Puts our number beside it.
+    /// Computes our number from the curves, and compares it with the paper's.
     pub fn compare(&self, curves: &[Curve]) -> Compared {
         let &Claim { what, place, paper, says, ours, why, stated } = self;
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
@@ -151,7 +151,7 @@ impl Claim {
 }
 
 impl Ours {
-    /// The series that it names.
+    /// Returns the series that it names.
     pub fn labels(self) -> Vec<&'static str> {
         match self {
             Ours::Ratio(first, second, _) | Ours::LastRatio(first, second) => vec![first, second],
@@ -174,14 +174,14 @@ impl Ours {
         }
     }
 
-    /// The most CPUs that all series of it were counted with.
+    /// Returns the largest number of CPUs to which all of its series were counted.
     fn counted_to(self, curves: &[Curve]) -> Option<u16> {
         let of = |label| curves.iter().find(|curve| curve.label == label)?.counted_to();
         self.labels().into_iter().map(of).min().flatten()
     }
 
-    /// Returns the same with at most `most` CPUs. A quantity over an argument stays, because all of that is
-    /// counted.
+    /// Returns the same with at most `most` CPUs. A value over an argument stays, because it is counted at
+    /// all values of that.
     fn at_most(self, most: u16, curves: &[Curve]) -> Ours {
         let by_argument = |label| {
             let curve = curves.iter().find(|curve: &&Curve| curve.label == label);
@@ -197,7 +197,7 @@ impl Ours {
         }
     }
 
-    /// Where the paper's number lies in our plot. A factor is taken of what it is a factor of here.
+    /// Returns the place of the paper's number in our plot. A factor is multiplied by our value of its base.
     fn place(self, number: f64, curves: &[Curve]) -> Option<(&'static str, f64, f64)> {
         let find = |label| curves.iter().find(|curve| curve.label == label);
         match self {

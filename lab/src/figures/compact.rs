@@ -1,5 +1,5 @@
-//! The compact file: the counts that runs are compared by and what is drawn of them, one line for each
-//! series and number of CPUs.
+//! The compact file. It has the counts by which runs are compared and the values that are drawn, one line for
+//! each series and number of CPUs.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ use super::times::{Split, Times};
 use super::{Content, Figure, Panel, all};
 use crate::memory::row::Row as Memory;
 
-/// The names of what stands in a line of `points`.
+/// The names of the columns in a line of `points`.
 const COLUMNS: [&str; 13] = [
     "figure",
     "panel",
@@ -75,13 +75,13 @@ pub struct Point {
     pub x: f64,
     /// The number of CPUs.
     pub cpus: u16,
-    /// How many guests it is the mean of.
+    /// The number of guests of which it is the mean.
     pub boots: usize,
     /// Instructions, transfers, invalidations, targets and faults a round, if they were counted.
     pub counts: Option<[f64; 5]>,
     /// The plotted value, by the cost model.
     pub value: f64,
-    /// Of a prediction: what it would be if counts per round stayed as they were last.
+    /// For a prediction, the value if counts per round stayed as they were last.
     pub steady: Option<f64>,
 }
 
@@ -125,7 +125,7 @@ struct Time {
 }
 
 impl Compact {
-    /// Takes from results what is kept.
+    /// Takes the data that the file keeps from `results`.
     pub fn of(results: &Results) -> Self {
         let curves = |figure: &Drawn| -> Vec<Point> {
             let series =
@@ -150,7 +150,7 @@ impl Compact {
     /// Reads a file.
     ///
     /// # Errors
-    /// What is not such a file; a line of no series that is drawn.
+    /// Fails if the text is no compact file, or has a line of a series that no figure draws.
     pub fn parse(text: &str) -> Result<Self> {
         let compact: Compact = serde_json::from_str(text).context("not a compact file of `bench figures`")?;
         match compact.points.iter().find(|point| !is_drawn(point)) {
@@ -159,7 +159,7 @@ impl Compact {
         }
     }
 
-    /// The text of the file.
+    /// Returns the text of the file.
     pub fn text(&self) -> Result<String> {
         let mut text = String::from("{\n");
         writeln!(text, "\"origin\": {},", serde_json::to_string_pretty(&self.origin)?)?;
@@ -171,7 +171,7 @@ impl Compact {
         Ok(text)
     }
 
-    /// The figures that it has something of.
+    /// Returns the figures of which it has data.
     pub fn figures(&self) -> Vec<Drawn> {
         let has = |figure: &&Figure| match figure.content {
             Content::Curves(..) => self.points.iter().any(|point| point.figure == figure.id),
@@ -247,7 +247,8 @@ impl Point {
     }
 }
 
-/// A line for each of these, with six digits of fractions: those are read as they were written.
+/// Returns a line for each of these. Numbers with fractions are rounded as by `digits`, so that they are read
+/// as they were written.
 fn lines(of: &[impl Serialize]) -> Result<String> {
     let line = |of| anyhow::Ok(rounded(serde_json::to_value(of)?).to_string());
     Ok(of.iter().map(line).collect::<Result<Vec<_>>>()?.join(",\n"))
@@ -264,7 +265,7 @@ fn rounded(value: Value) -> Value {
     }
 }
 
-/// Six digits of a number.
+/// Formats a number with six significant digits, or more if its whole part has more.
 fn digits(value: f64) -> String {
     let power = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
     let places = usize::try_from(5 - power).unwrap_or(0);
@@ -296,7 +297,7 @@ pub mod tests {
     use super::super::{Plot, Series};
     use super::*;
 
-    /// Results in which every curve is the same.
+    /// Returns results in which every curve is the same.
     pub fn results() -> Results {
         let curve = |of: &Series| Curve {
             label: of.label,

@@ -1,4 +1,4 @@
-//! Two runs side by side: every count that differs.
+//! The comparison of two runs, which lists every count that differs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::compact::Compact;
 use super::counts::{Count, PART};
 use launch::meter::row::Row;
 
-/// A JSON file of `bench figures`, as far as it is compared: its counts by name.
+/// The counts, by name, of a JSON file of `bench figures`.
 pub struct File(Vec<(String, Count)>);
 
 /// `figures.json`.
@@ -41,7 +41,7 @@ impl File {
     /// Reads `counts.json`, or `figures.json`.
     ///
     /// # Errors
-    /// What is neither.
+    /// Fails if the text is neither.
     pub fn parse(text: &str) -> Result<Self> {
         if let Ok(compact) = Compact::parse(text) {
             return Ok(File::of_compact(&compact));
@@ -76,26 +76,27 @@ impl File {
     }
 }
 
-/// The counts of the row `at` of a curve, by name: one may have several of as many CPUs.
+/// Returns the counts of row `at` of a curve, by name. Their names contain the row's number, because a curve
+/// may have several rows with the same number of CPUs.
 fn named(place: &str, at: usize, cpus: u16, counts: [Count; 5]) -> Vec<(String, Count)> {
     let name = |count: &Count| format!("{place}, {cpus} CPUs (run {}), {}", at + 1, count.name);
     counts.into_iter().map(|count| (name(&count), count)).collect()
 }
 
-/// A count that both have.
+/// A count that both files have.
 struct Pair {
     name: String,
     counts: [Count; 2],
 }
 
-/// The result: how many counts, and those that differ.
+/// The number of compared counts, and the counts that differ.
 pub struct Comparison {
     compared: usize,
     different: Vec<Pair>,
 }
 
 impl Comparison {
-    /// Compares what both files have.
+    /// Compares the counts that both files have.
     pub fn new(File(first): File, File(second): File) -> Self {
         let mut second: BTreeMap<_, _> = second.into_iter().collect();
         let pair = |(name, count)| Some(Pair { counts: [count, second.remove(&name)?], name });
@@ -104,7 +105,7 @@ impl Comparison {
         Comparison { compared, different: pairs.into_iter().filter(Pair::differs).collect() }
     }
 
-    /// Whether there was something to compare, and nothing differs.
+    /// Returns whether at least one count was compared, and none differs.
     pub fn agrees(&self) -> bool {
         self.compared > 0 && self.different.is_empty()
     }

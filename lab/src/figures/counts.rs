@@ -3,22 +3,23 @@
 use launch::meter::model::{TRAP, UPGRADE, answer, send};
 use launch::meter::row::Row;
 
-/// Counts may differ by this part of the larger one.
+/// The part of the larger count by which two counts may differ.
 pub const PART: f64 = 0.05;
-/// Or by what costs this part of a round: a height moves by less for it.
+/// The part of the instructions of a round that the difference between two counts may cost. It moves the
+/// height of a curve by less.
 const COST: f64 = 0.01;
-/// Or by this much: a round has a transfer or it has none.
+/// The number by which two counts may always differ, because a round has a transfer or it has none.
 const LEAST: f64 = 1.0;
 
 /// A count of a row: the mean, which the figures are drawn from.
 pub struct Count {
     /// As `contend` calls it.
     pub name: &'static str,
-    /// How many a round.
+    /// The mean number per round.
     pub value: f64,
-    /// From a round that nine tenths exceed to one that a tenth does.
+    /// The difference between the 10th and the 90th percentile of the rounds.
     pub scatter: f64,
-    /// How much of it costs little of its round.
+    /// The number of them that costs [`COST`] of its round.
     little: f64,
 }
 
@@ -34,7 +35,8 @@ impl Count {
         counts
     }
 
-    /// Returns the same of means alone, in the same order, each with the cycles that one costs at most.
+    /// Returns the counts from means alone, in the same order. One of each is taken to cost the most cycles
+    /// that it can.
     pub fn known(cpus: u16, means: [f64; 5]) -> [Count; 5] {
         let cpus = f64::from(cpus);
         let (line, interrupt) = (UPGRADE.cycles(cpus), answer(cpus) + send(cpus) + TRAP);
@@ -48,12 +50,12 @@ impl Count {
         })
     }
 
-    /// How far apart the two may be.
+    /// Returns the largest difference that the two may have.
     pub fn tolerance(&self, other: &Count) -> f64 {
         (PART * self.value.max(other.value)).max(self.little.min(other.little)).max(LEAST)
     }
 
-    /// Whether the two are the same, as far as it matters.
+    /// Returns whether the two differ by no more than that.
     pub fn agrees(&self, other: &Count) -> bool {
         (self.value - other.value).abs() <= self.tolerance(other)
     }

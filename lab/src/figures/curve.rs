@@ -1,4 +1,4 @@
-//! From runs to a curve: points where something was counted, and the cost model's line through them.
+//! A curve that is made from runs: the counted points, and the cost model's line through them.
 
 use serde::Serialize;
 
@@ -9,11 +9,11 @@ use super::{Across, Plot, Series, value};
 use launch::meter::model;
 use launch::meter::row::Row;
 
-/// Cores of the papers' machine: where their axes end.
+/// The number of cores of the papers' machine, at which their axes end.
 pub const PAPER: u16 = 80;
-/// Numbers of CPUs that predictions are kept for.
+/// Numbers of CPUs for which predictions are kept.
 const KEPT: [u16; 9] = [1, 2, 4, 8, 16, 32, 64, 80, 128];
-/// Numbers of CPUs that the compact file has predictions for, beyond those counted.
+/// Numbers of CPUs, beyond those counted, for which the compact file has predictions.
 const RECORDED: [u16; 8] = [10, 16, 24, 32, 48, 64, 80, 128];
 
 /// A curve.
@@ -23,7 +23,7 @@ pub struct Curve {
     pub label: &'static str,
     /// The machine's words: design, tables and counters, or linux.
     pub on: Vec<&'static str>,
-    /// CPUs that do something else than what is drawn: it takes one more.
+    /// The number of CPUs whose work is not drawn. The curve begins at one more.
     pub apart: u16,
     /// The program.
     pub program: &'static str,
@@ -33,15 +33,16 @@ pub struct Curve {
     pub not_in_this_build: Option<String>,
     /// Runs without a result, with the reason.
     pub skipped: Vec<String>,
-    /// From counts.
+    /// The points from counts.
     pub points: Vec<(f64, f64)>,
-    /// By the cost model from counts at the numbers of CPUs around, or the largest two.
+    /// The cost model's values, from counts at the nearest numbers of CPUs on both sides, or at the largest
+    /// two.
     pub predicted: Vec<(f64, f64)>,
-    /// The same at every number of CPUs, and, where that is known, what it would be if counts per round
-    /// stayed as they were last.
+    /// The same at every number of CPUs. The third number is the value if counts per round stayed as they
+    /// were last, where that is known.
     #[serde(skip)]
     pub line: Vec<(f64, f64, Option<f64>)>,
-    /// How many guests each point is the mean of.
+    /// The number of guests of which each point is the mean.
     pub boots: Vec<usize>,
     /// All counts, where they were metered.
     pub counts: Vec<Row>,
@@ -58,16 +59,16 @@ pub struct Curve {
 pub struct Counted {
     /// Where it is.
     pub x: f64,
-    /// How many CPUs there were.
+    /// The number of CPUs.
     pub cpus: u16,
-    /// How many guests it is the mean of.
+    /// The number of guests of which it is the mean.
     pub boots: usize,
     /// Means per round, in the order of [`Count::all`], or `None` where the meter was not needed.
     pub counts: Option<[f64; 5]>,
 }
 
 impl Curve {
-    /// A curve without points.
+    /// Returns a curve without points.
     pub fn empty(series: &Series) -> Self {
         Curve {
             label: series.label,
@@ -80,7 +81,7 @@ impl Curve {
         }
     }
 
-    /// The curve that the compact file has of a series.
+    /// Returns the curve of a series, from its points in the compact file.
     pub fn recorded(series: &Series, across: Across, plot: Plot, points: &[&Point]) -> Self {
         let mut curve = Curve::empty(series);
         for point in points.iter().filter(|point| point.boots > 0) {
@@ -121,7 +122,7 @@ impl Curve {
         counted.chain(beyond).collect()
     }
 
-    /// Takes what runs left: where each was, and the number of CPUs.
+    /// Fills the curve from results, each with its place on the axis and its number of CPUs.
     pub fn fill(&mut self, across: Across, plot: Plot, runs: &[(f64, u16, Measured)]) {
         self.counts = runs.iter().filter_map(|(_, _, measured)| measured.row().cloned()).collect();
         let mut points = Vec::new();
@@ -139,31 +140,31 @@ impl Curve {
         self.predicted = kept.map(|(x, y, _)| (*x, *y)).collect();
     }
 
-    /// The value there: counted, or else predicted.
+    /// Returns the value at `x`: the counted one, or else the predicted one.
     pub fn at(&self, x: u16) -> Option<f64> {
         let counted = self.points.iter().find(|point| point.0 == f64::from(x)).map(|point| point.1);
         counted.or_else(|| self.line.iter().find(|place| place.0 == f64::from(x)).map(|place| place.1))
     }
 
-    /// Whether there is a point of it.
+    /// Returns whether it has a point.
     pub fn is_drawn(&self) -> bool {
         !self.points.is_empty()
     }
 
-    /// The largest number of CPUs that was counted.
+    /// Returns the largest number of CPUs that was counted.
     pub fn counted_to(&self) -> Option<u16> {
         self.counted.iter().map(|of| of.cpus).max()
     }
 
-    /// The part of a job during which one CPU works and the others wait, by Amdahl's law: from the speed-up
-    /// at the most CPUs counted. A job that does not slow down otherwise cannot be faster than its inverse.
+    /// Returns the part of a job during which one CPU works and the others wait. It follows by Amdahl's law
+    /// from the speed-up at the most CPUs counted. The speed-up cannot exceed the inverse of this part.
     pub fn serial_part(&self) -> Option<f64> {
         let (first, last) = (self.points.first()?, self.points.last()?);
         let part = (last.0 * first.1 / last.1 - 1.0) / (last.0 - 1.0);
         (first.0 == 1.0 && last.0 > 1.0).then_some(part.max(0.0))
     }
 
-    /// The last counted value.
+    /// Returns the last counted value.
     pub fn last(&self) -> Option<f64> {
         self.points.last().map(|point| point.1)
     }
@@ -184,7 +185,7 @@ fn line(plot: Plot, apart: u16, runs: &[(f64, u16, Measured)]) -> Vec<(f64, f64,
     let drawn = |point: model::Point| {
         let [growing, steady] =
             [point.growing, point.steady].map(|rate| value::of_rate(plot, apart, rate, point.cpus));
-        // A round is more work the more cores there are: it cannot stay as it was.
+        // The work of a round grows with the number of cores, so its counts cannot stay as they were.
         let steady = if matches!(plot, Plot::PerRoundAndCore(_)) { growing } else { steady };
         (point.cpus.into(), growing, Some(steady))
     };
@@ -212,7 +213,7 @@ fn through(points: &[&Point]) -> Vec<(f64, f64, Option<f64>)> {
     line
 }
 
-/// The value at `x` of the power law through two points.
+/// Returns the value at `x` of the power law through two points.
 fn power((x0, y0): (f64, f64), (x1, y1): (f64, f64), x: f64) -> f64 {
     if x == x0 { y0 } else { y0 * (y1 / y0).powf((x / x0).ln() / (x1 / x0).ln()) }
 }
@@ -224,7 +225,7 @@ pub mod tests {
     use crate::fixture::cell;
     use launch::guest::system::System;
 
-    /// A curve of counted points.
+    /// Returns a curve of counted points.
     pub fn curve(label: &'static str, points: &[(f64, f64)]) -> Curve {
         let counted = |(x, _): &(f64, f64)| Counted { x: *x, cpus: *x as u16, boots: 2, counts: None };
         Curve {
@@ -240,7 +241,7 @@ pub mod tests {
         (cpus.into(), cpus, Measured::Metered { row: Box::new(cell.row), load: cell.load })
     }
 
-    /// A curve of runs with one, two and four CPUs.
+    /// Returns a curve of runs with one, two and four CPUs.
     pub fn filled(plot: Plot) -> Curve {
         let mut curve = Curve { boots: vec![2, 3, 8], ..Curve::default() };
         curve.fill(Across::Cores, plot, &[metered(1), metered(2), metered(4)]);

@@ -35,7 +35,7 @@ pub enum Measured {
 }
 
 impl Measured {
-    /// Counts per round, if it was metered.
+    /// Returns the counts per round, if it was metered.
     pub fn row(&self) -> Option<&Row> {
         match self {
             Measured::Metered { row, .. } => Some(row),
@@ -44,14 +44,14 @@ impl Measured {
     }
 }
 
-/// A full run does no fewer rounds, of all threads: those of a guest may come in kinds, and a few may all
-/// be of one.
+/// The smallest number of rounds of a full run, of all threads together. Rounds of a guest may come in kinds,
+/// and a few rounds may all be of one kind.
 const LEAST_ROUNDS: u64 = 256;
 
-/// How much is run.
+/// The extent of a measurement.
 #[derive(Clone, Copy)]
 pub struct Effort {
-    /// An eighth of the rounds, one boot.
+    /// Set for an eighth of the rounds, and one boot.
     pub quick: bool,
     /// Bytes of memory of every guest.
     pub memory: u64,
@@ -71,7 +71,7 @@ impl Effort {
     }
 }
 
-/// Runs it. `step` is the text of the progress step.
+/// Measures a run. `step` is the text of the progress step.
 pub fn run(run: &Run, effort: Effort, step: String) -> Result<Measured> {
     if run.metered { metered(run, effort, step) } else { reported(run, effort, &step) }
 }
@@ -100,8 +100,8 @@ fn reported(run: &Run, effort: Effort, step: &str) -> Result<Measured> {
     Ok(Measured::Reported(report.counters.context("this kernel counts nothing")?))
 }
 
-/// The words of a run. Of a job on more text than usual that has no option for it, the path is given many
-/// times.
+/// Returns the arguments of a run. If a job is to read more text than usual and has no option for that, its
+/// path is given many times.
 fn arguments(run: &Run, effort: Effort) -> Result<Vec<String>> {
     let file = files(run).concat();
     let times = if file.is_empty() { 1 } else { effort.times(bytes(Path::new(&file))?) };
@@ -116,7 +116,7 @@ fn arguments(run: &Run, effort: Effort) -> Result<Vec<String>> {
     Ok(words.map(fill).collect())
 }
 
-/// The length of a file, or of all files below a folder.
+/// Returns the length of a file, or of all files below a folder.
 fn bytes(path: &Path) -> Result<u64> {
     let named = || path.display().to_string();
     if path.is_file() {

@@ -51,7 +51,7 @@ use times::Split;
 pub struct Figure {
     /// As on the command line: fig5, table2.
     pub id: &'static str,
-    /// Which paper, and where in it.
+    /// The paper, and the place in it.
     pub paper: &'static str,
     /// Its caption there.
     pub title: &'static str,
@@ -92,9 +92,9 @@ impl Content {
 
 /// The variable and the plotted quantity.
 pub struct Axes {
-    /// From left to right.
+    /// The variable on the horizontal axis.
     pub across: Across,
-    /// Upwards.
+    /// The label of the vertical axis.
     pub up: &'static str,
 }
 
@@ -103,7 +103,7 @@ pub struct Axes {
 pub enum Across {
     /// The number of CPUs.
     Cores,
-    /// A word of the arguments, `{x}`, on the largest number of CPUs.
+    /// The word `{x}` of the arguments: its label and its values. All runs have the largest number of CPUs.
     Argument(&'static str, &'static [&'static str]),
 }
 
@@ -119,20 +119,20 @@ pub struct Panel {
     pub claims: &'static [Claim],
 }
 
-/// How a value comes from counts or from a report.
+/// The plotted quantity, which is computed from counts or from a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Plot {
-    /// Rounds per second, times this.
+    /// Rounds per second, multiplied by this.
     PerRound(f64),
-    /// The same, times this of each CPU.
+    /// Rounds per second, multiplied by this and by the number of CPUs.
     PerRoundAndCore(f64),
-    /// Jobs per hour. All rounds are one job: every thread's share, or files, or blocks.
+    /// Jobs per hour. All rounds together are one job: the threads' shares, the files, or the blocks.
     Jobs,
-    /// Cycles that a round takes a CPU.
+    /// Cycles of a CPU per round.
     Cycles,
-    /// Cycles of a page fault of those who only fault, as a multiple of the first.
+    /// Cycles per page fault of the threads that only fault, as a multiple of the first value.
     FaultRelative,
-    /// Look-ups per second, of which every reader does this many.
+    /// Look-ups per second. Each reader does this number of them in a run.
     Lookups(f64),
     /// Frames of page tables, as our kernel counts them.
     TablePages,
@@ -155,7 +155,7 @@ pub struct Series {
     pub work: Work,
 }
 
-/// A kernel, by the words of options and command lines: they may name what this build has not.
+/// A kernel, named by the words of options and command lines. This build may lack what they name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Machine {
     /// Ours.
@@ -164,7 +164,7 @@ pub enum Machine {
         design: &'static str,
         /// `tables=`
         tables: &'static str,
-        /// How references to pages are counted.
+        /// The scheme that counts references to pages.
         refs: &'static str,
     },
     /// The distribution's.
@@ -172,7 +172,7 @@ pub enum Machine {
 }
 
 impl Series {
-    /// The number of its colour: that of its system, or of its writers.
+    /// Returns the number of its colour, which is that of its number of writers or of its system.
     pub fn color(&self) -> usize {
         let writers = WRITERS.iter().position(|writers| *writers == self.work.apart);
         let system = self.on.system().map_or(palette::OTHERS, palette::of);
@@ -183,7 +183,7 @@ impl Series {
 /// Numbers of writers that have a colour.
 const WRITERS: [u16; 5] = [1, 5, 10, 20, 40];
 
-/// RadixVM as it comes, with tables that follow how memory is shared. The paper has no such.
+/// RadixVM as it comes, with adaptive page tables, which the paper does not have.
 pub const ADAPTIVE: Machine = ours("radix", "adaptive", "refcache");
 /// The paper's RadixVM.
 pub const RADIX: Machine = ours("radix", "percore", "refcache");
@@ -192,13 +192,13 @@ pub const SHARED: Machine = ours("radix", "shared", "refcache");
 /// Bonsai's pure RCU.
 pub const BONSAI: Machine = ours("bonsai", "shared", "refcache");
 
-/// One of ours.
+/// Returns a machine that runs our kernel.
 pub const fn ours(design: &'static str, tables: &'static str, refs: &'static str) -> Machine {
     Machine::Ours { design, tables, refs }
 }
 
 impl Machine {
-    /// The system, or what of it this build has not.
+    /// Returns the system, or the name of the part of it that this build lacks.
     pub fn system(self) -> Result<System, String> {
         let Machine::Ours { design, tables, refs } = self else { return Ok(System::Linux) };
         let known = Design::named(design).ok_or_else(|| format!("design {design}"))?;
@@ -207,7 +207,7 @@ impl Machine {
         Ok(System::Radixvm(known, tables, refs))
     }
 
-    /// Words that name it.
+    /// Returns the words that name it.
     pub fn words(self) -> Vec<&'static str> {
         match self {
             Machine::Ours { design, tables, refs } => vec![design, tables, refs],
@@ -221,23 +221,23 @@ impl Machine {
 pub struct Work {
     /// Its name.
     pub program: &'static str,
-    /// Its arguments. `{file}` is the path below, `{size}` how many times over it is to do its work, `{x}`
-    /// what is varied.
+    /// Its arguments. `{file}` stands for the path below, `{size}` for the number of times that it repeats
+    /// its work, and `{x}` for the value that is varied.
     pub arguments: &'static [&'static str],
     /// A file or folder of this repository.
     pub reads: Option<&'static str>,
-    /// Threads that do something else than what is drawn.
+    /// The number of threads whose work is not drawn.
     pub apart: u16,
 }
 
 impl Work {
-    /// Work without files, the same for all threads.
+    /// Returns work without files, which is the same for all threads.
     pub const fn new(program: &'static str, arguments: &'static [&'static str]) -> Self {
         Work { program, arguments, reads: None, apart: 0 }
     }
 }
 
-/// All figures, paper by paper.
+/// Returns all figures, paper by paper.
 pub fn all() -> impl Iterator<Item = &'static Figure> {
     radixvm::FIGURES.iter().chain(&radixvm_5_5::FIGURES).chain(&bonsai::FIGURES)
 }

@@ -1,5 +1,5 @@
-//! The page: every figure as its paper has it, a table under each plot, the paper's numbers beside ours.
-//! One file, nothing from elsewhere.
+//! The HTML page. It shows every figure as its paper does, with a table under each plot and the paper's
+//! numbers beside ours. It is one file that loads nothing from elsewhere.
 
 use super::claims::Compared;
 use super::compact::{Compact, Origin};
@@ -27,10 +27,10 @@ const KEY: &[(Mark, &str)] = &[
     (Mark::Shaded, "to: counts stay"),
     (Mark::Diamond, "the paper"),
 ];
-/// The least that the end of a curve may be of the chart's top: a lower one would lie on the axis.
+/// The smallest part of the chart's height at which a curve may end. A lower end would lie on the axis.
 const LOWEST: f64 = 0.05;
 
-/// The page of a compact file.
+/// Returns the page for a compact file.
 pub fn page(compact: &Compact) -> String {
     let figures = compact.figures();
     let sections: String = figures.iter().map(figure).collect();
@@ -78,7 +78,7 @@ fn figure(figure: &Drawn) -> String {
     )
 }
 
-/// A plot with its numbers below.
+/// Formats a plot with its numbers below.
 fn plot(figure: &Drawn, panel: &Plotted) -> String {
     let title = format!("{}: {} over {}", panel.title, figure.y, figure.x);
     format!(
@@ -90,7 +90,7 @@ fn plot(figure: &Drawn, panel: &Plotted) -> String {
     )
 }
 
-/// The serial parts of jobs.
+/// Formats the serial parts of jobs.
 fn serial(panel: &Plotted) -> String {
     let parts = publish::serial_parts(panel).join("; ");
     if parts.is_empty() {
@@ -100,12 +100,12 @@ fn serial(panel: &Plotted) -> String {
     }
 }
 
-/// The plot by itself.
+/// Returns the plot by itself, without its table.
 pub fn picture(figure: &Drawn, panel: &Plotted) -> Chart {
     let curves: Vec<_> = panel.series.iter().filter(|curve| curve.is_drawn()).map(drawing).collect();
     let mut said: Vec<Said> = panel.claims.iter().filter_map(|claim| said(claim, panel)).collect();
-    // Of a place of which the paper says two things, the first: a factor of another curve would be as far
-    // off as that.
+    // If the paper says two things about a place, only the first is drawn. The second is usually a factor of
+    // another curve, so its mark would be as far off as our values of that curve.
     let mut places = Vec::new();
     said.retain(|said| {
         let place = (said.color, said.place.0 as u64);
@@ -120,7 +120,7 @@ pub fn picture(figure: &Drawn, panel: &Plotted) -> Chart {
     Chart { across, up: (figure.y, axis), heading: title.clone(), title, key: KEY, said, curves, ideal: None }
 }
 
-/// Linear as in the papers, but where a curve would end on the axis.
+/// Returns a linear axis as in the papers, or a logarithmic one if a curve would end on the axis.
 fn axis(curves: &[chart::Curve], said: &[Said]) -> Axis {
     let values = curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.1));
     let highest = values.chain(said.iter().map(|said| said.place.1)).fold(0.0, f64::max);
@@ -129,7 +129,7 @@ fn axis(curves: &[chart::Curve], said: &[Said]) -> Axis {
     if flat { Axis::Logarithmic } else { Axis::Linear }
 }
 
-/// The paper's number beside our curve, if that is drawn.
+/// Returns the paper's number as a mark beside our curve, if that curve is drawn.
 fn said(claim: &Compared, panel: &Plotted) -> Option<Said> {
     let (label, x, y) = claim.said?;
     let curve = panel.series.iter().find(|curve| curve.label == label && curve.is_drawn())?;
@@ -153,7 +153,7 @@ fn drawing(curve: &Curve) -> chart::Curve {
     }
 }
 
-/// A row for each place where something was counted, and one for where the papers' axes end.
+/// Formats a table with a row for each place that was counted, and one for the end of the papers' axes.
 fn numbers(figure: &Drawn, panel: &Plotted) -> String {
     let mut places: Vec<f64> =
         panel.series.iter().flat_map(|curve| curve.points.iter().map(|point| point.0)).collect();

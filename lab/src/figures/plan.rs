@@ -24,7 +24,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A name for its file: letters, digits and dashes.
+    /// Returns a name for its file, which consists of letters, digits and dashes.
     pub fn name(&self) -> String {
         let kind = if self.metered { "metered" } else { "reported" };
         let words = [self.work.program, kind].into_iter().chain(self.on.words());
@@ -40,15 +40,15 @@ impl Run {
     }
 }
 
-/// How far curves go.
+/// The extent of the curves.
 pub struct Extent {
     /// Numbers of CPUs.
     pub cpus: Vec<u16>,
-    /// Of what else is varied, only the first and the last.
+    /// Set if an argument that is varied takes only its first and its last value.
     pub quick: bool,
 }
 
-/// The runs of one series.
+/// Returns the runs of one series.
 pub fn runs(across: Across, plot: Plot, series: &Series, Extent { cpus, quick }: &Extent) -> Vec<Run> {
     let run = |cpus, x| Run { on: series.on, work: series.work, x, cpus, metered: plot.is_metered() };
     let most = cpus.iter().copied().max().unwrap_or(1);
@@ -64,7 +64,7 @@ pub fn runs(across: Across, plot: Plot, series: &Series, Extent { cpus, quick }:
     }
 }
 
-/// All runs of these figures that this build can do, each once, in their order.
+/// Returns all runs of these figures that this build can do, each once, in the order of the figures.
 pub fn all(figures: &[&Figure], extent: &Extent, known: &Known) -> Vec<Run> {
     let mut all = Vec::new();
     for figure in figures {
@@ -87,7 +87,7 @@ pub fn all(figures: &[&Figure], extent: &Extent, known: &Known) -> Vec<Run> {
 pub struct Known(BTreeMap<String, Vec<u8>>);
 
 impl Known {
-    /// Builds the programs and looks at them.
+    /// Builds the programs and reads them.
     pub fn load() -> Result<Self> {
         let read = |(name, path): (&String, &std::path::PathBuf)| {
             Ok((name.clone(), fs::read(path).with_context(|| path.display().to_string())?))

@@ -20,7 +20,7 @@ use launch::table::count;
 const FOLDER: &str = "docs/results/figures";
 /// The compact file in any folder.
 pub const COUNTS: &str = "counts.json";
-/// The page that quotes them, with what is generated between these two lines.
+/// The page that quotes the counts. Its generated part is between the two lines below.
 const DOCUMENT: &str = "docs/results/figures.md";
 const BEGIN: &str = "<!-- from figures/counts.json, by `radixvm bench figures --draw docs/results/figures/counts.json --publish` -->\n";
 const END: &str = "<!-- end of what is generated -->\n";
@@ -36,7 +36,7 @@ pub struct Claimed<'a> {
     claim: &'a Compared,
 }
 
-/// All claims: those that fall short most come first, those of which nothing is known last.
+/// Returns all claims. Those that fall short most come first, and those without a number of ours last.
 pub fn claims(figures: &[Drawn]) -> Vec<Claimed<'_>> {
     let panels = figures.iter().flat_map(|figure| figure.panels.iter().map(move |panel| (figure.id, panel)));
     let mut claims: Vec<Claimed<'_>> = panels
@@ -48,7 +48,7 @@ pub fn claims(figures: &[Drawn]) -> Vec<Claimed<'_>> {
     claims
 }
 
-/// A claim's cells.
+/// Returns the cells of a claim's row.
 pub fn row(of: &Claimed<'_>) -> Vec<String> {
     let claim = of.claim;
     let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), short);
@@ -106,7 +106,7 @@ pub fn origin(origin: &Origin, figures: &[Drawn]) -> Vec<String> {
     [first].into_iter().chain(origin.notes.iter().cloned()).collect()
 }
 
-/// Linux says of itself a version only.
+/// Returns the name of a kernel. Linux reports only its version.
 fn kernel(name: &String) -> String {
     if name.starts_with(|first: char| first.is_ascii_digit()) {
         format!("Linux {name}")
@@ -115,7 +115,7 @@ fn kernel(name: &String) -> String {
     }
 }
 
-/// The serial part of each series of a plot of jobs.
+/// Returns the serial part of each series, in words, if the plot is one of jobs.
 pub fn serial_parts(panel: &Plotted) -> Vec<String> {
     let part = |curve: &Curve| {
         let part = curve.serial_part().filter(|_| panel.plot == Plot::Jobs)?;
@@ -126,7 +126,7 @@ pub fn serial_parts(panel: &Plotted) -> Vec<String> {
     panel.series.iter().filter_map(part).collect()
 }
 
-/// The generated part of the document.
+/// Returns the generated part of the document.
 fn document(compact: &Compact) -> String {
     let figures = compact.figures();
     let claims = claims(&figures);
@@ -140,7 +140,7 @@ fn document(compact: &Compact) -> String {
     )
 }
 
-/// The claims that do not come out, by the reason, and those of which nothing is known.
+/// Lists the claims that fall short, grouped by reason, and the claims without a number of ours.
 fn failures(claims: &[Claimed<'_>]) -> String {
     let failed: Vec<_> = claims.iter().filter(|of| of.claim.holds == Some(false)).collect();
     let mut reasons: Vec<&str> = failed.iter().map(|of| of.claim.why).collect();
@@ -164,7 +164,7 @@ fn failures(claims: &[Claimed<'_>]) -> String {
     format!("### What does not come out\n\n{items}{}", unknown(claims))
 }
 
-/// Claims about curves that this run has not, or not far enough.
+/// Lists the claims about curves that this run lacks, or for which it counted too few CPUs.
 fn unknown(claims: &[Claimed<'_>]) -> String {
     let unknown: Vec<String> =
         claims.iter().filter(|of| of.claim.holds.is_none()).map(Claimed::name).collect();
@@ -222,7 +222,7 @@ fn by_counts(figures: &[Drawn]) -> String {
     };
     let panels = figures.iter().flat_map(|figure| figure.panels.iter().map(move |panel| (figure, panel)));
     let mut seen = Vec::new();
-    // Two figures of the same runs are one.
+    // Two figures may show the same runs, which get one row.
     let new = |row: &Vec<String>| {
         let run = row[1..].to_vec();
         let is_new = !seen.contains(&run);
@@ -241,10 +241,11 @@ fn markdown(heading: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String
     first + &format!("|{}\n", "---|".repeat(heading.len())) + &rows.map(line).collect::<String>()
 }
 
-/// The files that a compact file gives, by name: itself, a picture of each plot, the page.
+/// Returns the files that are made from a compact file, by name: the file itself, a picture of each plot, and
+/// the page.
 ///
 /// # Errors
-/// None that is known of.
+/// Fails if the counts cannot be written as JSON.
 pub fn files(compact: &Compact) -> Result<Vec<(String, String)>> {
     let mut files = vec![(COUNTS.to_owned(), compact.text()?)];
     for figure in &compact.figures() {
@@ -260,7 +261,7 @@ pub fn files(compact: &Compact) -> Result<Vec<(String, String)>> {
 /// Writes these files.
 ///
 /// # Errors
-/// A folder that cannot be written.
+/// Fails if the folder or a file cannot be written.
 pub fn write(folder: &Path, files: &[(String, String)]) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     for (name, text) in files {
@@ -273,7 +274,7 @@ pub fn write(folder: &Path, files: &[(String, String)]) -> Result<()> {
 /// Checks whether counts of this commit may be kept.
 ///
 /// # Errors
-/// If the tree has changes, because the same kernel could not be built again.
+/// Fails if the tree has changes, because the same kernel could not be built again.
 pub fn check(commit: &str) -> Result<()> {
     ensure!(
         !commit.ends_with("-dirty") && commit != "unknown",
@@ -285,7 +286,7 @@ pub fn check(commit: &str) -> Result<()> {
 /// Writes the kept files and the document of this repository.
 ///
 /// # Errors
-/// A file that cannot be written; a document without its two lines.
+/// Fails if a file cannot be read or written, or if the document lacks its two lines.
 pub fn publish(compact: &Compact) -> Result<()> {
     let path = place::root().join(DOCUMENT);
     let old = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -294,7 +295,7 @@ pub fn publish(compact: &Compact) -> Result<()> {
     fs::write(&path, new).with_context(|| path.display().to_string())
 }
 
-/// The document with what is generated.
+/// Returns the document with its generated part made anew.
 fn filled(document_text: &str, compact: &Compact) -> Result<String> {
     let parts =
         document_text.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
@@ -330,7 +331,7 @@ mod tests {
         );
     }
 
-    /// The page ends in words about the cost model, which do not come from the counts.
+    /// Returns the page without its end, which describes the cost model and does not come from the counts.
     fn without_model(page: &str) -> &str {
         page.split("<h2>The cost model</h2>").next().unwrap_or_default()
     }

@@ -19,7 +19,7 @@ macro_rules! metis {
 }
 pub(super) use metis;
 
-/// The programs of section 5.1.
+/// The first program of section 5.1.
 pub const LOCAL: Work = Work::new("local", &[]);
 /// The second.
 pub const PIPELINE: Work = Work::new("pipeline", &[]);
@@ -28,7 +28,7 @@ pub const GLOBAL: Work = Work::new("global", &[]);
 /// The axes of their plots.
 pub const PAGES: Axes = Axes { across: Across::Cores, up: "pages written/s" };
 
-/// The three systems of figure 5 and RadixVM as it comes, on one program.
+/// Returns the three systems of figure 5 and RadixVM as it comes, on one program.
 const fn systems(work: Work) -> [Series; 4] {
     [
         Series { label: "RadixVM", on: RADIX, work },
@@ -38,7 +38,7 @@ const fn systems(work: Work) -> [Series; 4] {
     ]
 }
 
-/// The paper's two kinds of page tables and RadixVM as it comes, on one program.
+/// Returns the paper's two kinds of page tables and RadixVM as it comes, on one program.
 pub const fn tables(work: Work) -> [Series; 3] {
     [
         Series { label: "Per-core", on: RADIX, work },
@@ -47,19 +47,19 @@ pub const fn tables(work: Work) -> [Series; 3] {
     ]
 }
 
-/// Why RadixVM as in the paper falls behind in `global`.
+/// The reason why RadixVM as in the paper falls behind in `global`.
 pub const FILLS: &str = "our design as in the paper: with a table per core each core faults on each page, with a shared one only the \
 first does. The paper has the same faults and says that contention for the shared table outweighs them; the counts have none to speak \
 of, the meter does not see page walks, and the model has no queue in front of a line. Adaptive tables, the default, share a table where \
 many cores fill the same 2 MiB, and take a quarter of the instructions at 8 CPUs";
-/// Why RadixVM as in the paper falls behind in Metis with small blocks.
+/// The reason why RadixVM as in the paper falls behind in Metis with small blocks.
 const READ_BY_ALL: &str = "our design as in the paper: each reducer reads every mapper's tables, and with a page table per core it faults on \
 each of their pages, four times as many faults a thread at 8 CPUs as with one table. Blocks of 64 KB are too small for huge pages. Adaptive tables \
 are meant for this";
-/// Why the designs differ little in Metis and Dedup.
+/// The reason why the designs differ little in Metis and Dedup.
 pub const FEW_MAPS: &str = "the job: with 75 faults a thread in Metis, and two for each block in Dedup, the kernel executes a twentieth of the \
 instructions, and only there do the designs differ. In the papers Metis faults on 12 to 38 GB and Dedup on 13 GB. `--size` makes the text larger";
-/// Why jobs do not scale as in the papers.
+/// The reason why jobs do not scale as in the papers.
 pub const SERIAL: &str = "the size of the job: it is over in 20 to 100 million instructions, of which one thread does the first and the \
 last alone. The serial part below bounds the speed-up by itself; for Metis it was seen to fall with `--size`";
 

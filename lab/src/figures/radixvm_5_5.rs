@@ -4,10 +4,10 @@ use super::claims::{Claim, Ours, Says, claim};
 use super::radixvm::{FILLS, GLOBAL, LOCAL, PAGES, PIPELINE, tables};
 use super::{Across, Axes, Content, Figure, Panel, Plot, RADIX, Series, Work, ours};
 
-/// Look-ups of each reader of figures 6 and 7.
+/// The number of look-ups of each reader of figures 6 and 7.
 const LOOKUPS: f64 = 6400.0;
 
-/// Look-ups in a map beside a number of writers.
+/// A series of look-ups in a map, beside a number of writers.
 macro_rules! lookups {
     ($label:literal, $map:literal, $writers:literal) => {
         Series {
@@ -23,7 +23,7 @@ macro_rules! lookups {
     };
 }
 
-/// The paper's three ways to count references, on one page.
+/// Returns the paper's three ways to count references, on one page.
 const fn counters(arguments: &'static [&'static str]) -> [Series; 3] {
     let work = Work::new("pageshare", arguments);
     [
@@ -33,7 +33,7 @@ const fn counters(arguments: &'static [&'static str]) -> [Series; 3] {
     ]
 }
 
-/// The paper's claims about them.
+/// The paper's claims about these three ways.
 const COUNTERS: [Claim; 5] = [
     claim(
         "Refcache, 80 cores of 1",
@@ -61,10 +61,11 @@ const COUNTERS: [Claim; 5] = [
     .in_words(),
 ];
 
-/// Why mapping a file by its descriptor does not scale.
+/// The reason why mapping a file by its descriptor does not scale.
 const DESCRIPTOR: &str = "the benchmark: mmap finds the file by its descriptor, so all threads take the lock of one table of descriptors and \
 count one open file, as on Linux; five of seven lines of a round are these, and they hide what counts the page. The paper's threads name no \
 descriptor. The second plot maps without one, the third counts references alone";
+
 /// The figures of section 5.5.
 pub const FIGURES: [Figure; 4] = [
     Figure {

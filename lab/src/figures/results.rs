@@ -1,4 +1,4 @@
-//! The JSON: every figure with our numbers.
+//! The results of a run: every figure with our numbers, as the JSON file has them.
 
 use abi::config::Tables;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use super::times::{self, Times};
 use super::{Across, Content, Figure, Panel, Plot, Series};
 use crate::memory::row;
 
-/// Everything: the JSON.
+/// All results. They become the JSON file.
 #[derive(Debug, Serialize)]
 pub struct Results {
     /// Machine and build.
@@ -20,9 +20,9 @@ pub struct Results {
     pub quick: bool,
     /// The numbers of CPUs.
     pub cpus: Vec<u16>,
-    /// Runs that were done now.
+    /// The number of runs that were measured now.
     pub measured: usize,
-    /// Runs that were found.
+    /// The number of runs that were found finished.
     pub kept: usize,
     /// The figures.
     pub figures: Vec<Drawn>,
@@ -33,7 +33,7 @@ pub struct Results {
 pub struct Drawn {
     /// As on the command line.
     pub id: &'static str,
-    /// Which paper, and where in it.
+    /// The paper, and the place in it.
     pub paper: &'static str,
     /// Its caption there.
     pub title: &'static str,
@@ -67,7 +67,7 @@ pub struct Plotted {
 }
 
 impl Drawn {
-    /// A figure whose curves are made one by one.
+    /// Returns a figure, with each curve as `curve` makes it.
     pub fn new(
         figure: &Figure,
         mut curve: impl FnMut(Across, &Panel, &Series) -> Curve,
@@ -88,7 +88,7 @@ impl Drawn {
         })
     }
 
-    /// A figure of which nothing is known.
+    /// Returns a figure without data.
     pub fn empty(&Figure { id, paper, title, note, ref content }: &Figure) -> Self {
         let (x, y) = match content {
             Content::Curves(axes, _) => (axes.across.label(), axes.up),
@@ -98,7 +98,7 @@ impl Drawn {
         Drawn { id, paper, title, note, x, y, panels: Vec::new(), times: Vec::new(), rows: Vec::new() }
     }
 
-    /// A figure of curves.
+    /// Returns a figure of curves.
     pub fn of_panels(
         figure: &Figure,
         panels: &[Panel],
@@ -124,7 +124,7 @@ impl Across {
 }
 
 impl Plotted {
-    /// Whether any curve of it has a point.
+    /// Returns whether any of its curves has a point.
     pub fn is_drawn(&self) -> bool {
         self.series.iter().any(Curve::is_drawn)
     }

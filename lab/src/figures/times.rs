@@ -1,4 +1,4 @@
-//! Where the time of a job goes: the Bonsai paper's table 1.
+//! The user, system and idle time of a job: the Bonsai paper's table 1.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,12 +15,12 @@ pub struct Split {
     pub user: f64,
     /// In the kernel.
     pub system: f64,
-    /// Neither: asleep, or behind the hottest line.
+    /// In neither: asleep, or waiting for the most contended line.
     pub idle: f64,
 }
 
 impl Split {
-    /// As the paper has them.
+    /// Returns times as the paper has them.
     pub const fn seconds(user: f64, system: f64, idle: f64) -> Self {
         Split { user, system, idle }
     }
@@ -42,9 +42,9 @@ pub struct Times {
     pub job: &'static str,
     /// The design.
     pub design: &'static str,
-    /// How many CPUs were counted.
+    /// The number of CPUs counted.
     pub cpus: u16,
-    /// Instructions of the job, of the program and of the kernel.
+    /// The job's instructions in the program and in the kernel.
     pub instructions: [f64; 2],
     /// Ours.
     pub ours: Split,
@@ -52,7 +52,7 @@ pub struct Times {
     pub paper: Option<Split>,
 }
 
-/// The rows of one job, where most CPUs were counted.
+/// Returns the rows of one job, at the most CPUs counted.
 pub fn rows(Timed { panel, paper }: &Timed, curves: &[Curve]) -> Vec<Times> {
     let paper = paper.iter().copied().map(Some).chain(std::iter::repeat(None));
     let row = |(curve, paper): (&Curve, Option<Split>)| {
