@@ -115,7 +115,7 @@ pub struct Run<'a, V, E = Always> {
     here: &'a Here<'a>,
     used: &'a mut i64,
     value: V,
-    /// Whether they are known to have the value still. If not, a look at the first one tells.
+    /// Set if the slots are known to have the value still. Otherwise the first slot is read.
     as_shown: bool,
     _type: PhantomData<E>,
 }

@@ -1,4 +1,4 @@
-//! The end of a piece of work: a key where a caller may stop and continue later.
+//! The end of a piece of work on a range: a key at which a caller may stop, to continue there later.
 
 use core::ops::Range;
 
@@ -13,9 +13,9 @@ use crate::{KEY_END, RadixMap, Value};
 /// The cost of a node in addition to its used slots, in slots: to enter it, and to lock and unlock its empty
 /// slots.
 const NODE: u64 = 28;
-/// Slots of a leaf.
+/// The number of slots of a leaf.
 const LEAF: u64 = FANOUT as u64;
-/// Two leaves and some of the nodes above.
+/// The cost of two leaves and some of the nodes above them.
 const TWO_LEAVES: u64 = 2 * LEAF + 6 * NODE;
 
 impl<V: Value, R: Domain> RadixMap<V, R> {
@@ -30,7 +30,8 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         assert!(keys.start < keys.end && keys.end <= KEY_END, "not a range of keys");
         let (here, end) = (self.here(pin), keys.end);
         let node = descend(&here, self.root(), &keys);
-        // A leaf is not cut: what follows `slots` may be another one. More than a node of leaves is rarely so little.
+        // A part may be longer than `slots` by a leaf, because a leaf is not split. So two leaves are taken
+        // as one part. A range below a higher node is rarely so short, and the check would read more nodes.
         if slots >= LEAF && node.level() <= 1 && fits(node, &keys, slots.max(TWO_LEAVES)) {
             return end;
         }
@@ -70,7 +71,7 @@ fn first_beyond<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, left: 
             None
         }
     });
-    // Counted at the end, so that a part has at least one leaf or slot.
+    // The node is counted at the end, so that a part has at least one leaf or slot.
     *left = left.saturating_sub(NODE);
     beyond
 }

@@ -21,8 +21,8 @@
 //!
 //! 1. No core sees a new subtree before it is complete, locked where its maker will hold it, and published by
 //!    one store.
-//! 2. Each transition of each slot is counted once: by the slot's holder (who makes or clears it), by the
-//!    expander (empty to child), or by `collapse` (child to empty).
+//! 2. Each transition of each slot is counted once: by the slot's holder (empty to value, or value to empty),
+//!    by the expander (empty to child), or by `collapse` (child to empty).
 //! 3. `collapse` has the node to itself. The count was 0 for an epoch, and no core that entered before has
 //!    kept its loan through it. A core that came later cleared `DYING`, and then Refcache's CAS failed. A
 //!    core that came to a folded node later did not find it any more, or told Refcache to wait, by folding it

@@ -223,9 +223,9 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         }
     }
 
-    /// Gives the keys of `block`, one [`BLOCK`](crate::BLOCK) within the locked range, which must have a
-    /// leaf, the value `value` as one slot, and removes the leaf. If there is no memory for a second word,
-    /// nothing has changed.
+    /// Gives the keys of `block` the value `value` as one slot, and removes their leaf. The keys are one
+    /// [`BLOCK`](crate::BLOCK) within the locked range. If there is no memory for a second word, nothing has
+    /// changed.
     ///
     /// # Panics
     /// Panics if `block` is no block within the range, or has no leaf.
@@ -332,7 +332,7 @@ impl<V, E> fmt::Debug for RangeGuard<'_, V, E> {
     }
 }
 
-/// Shows each leaf at or below `node`, all keys of which are in the held `keys`, to `visit`, with its keys.
+/// Shows each leaf at or below `node` to `visit`, with its keys, if all of them are in the held `keys`.
 fn each_whole_leaf<'p>(
     here: &Here<'p>,
     node: NodeRef<'p>,
@@ -353,9 +353,9 @@ fn each_whole_leaf<'p>(
     }
 }
 
-/// Shows the used slots of `keys` below a node to `show`, as `joins` joins them, with the count of those in
-/// use. Before that it asks `enter` at every node on the way whether to go on, with the keys that it would
-/// visit there. Both get `state`.
+/// Shows the used slots of `keys` below a node to `show`, joined as `joins` says, with the sum to which
+/// `show` adds its changes of the node's count. At every node on the way it first asks `enter` whether to go
+/// on, with the keys that it would visit there. Both get `state`.
 #[inline(always)]
 pub(crate) fn visit_used<'p, S, B>(
     tally: &mut Tally<'_, 'p>,

@@ -18,17 +18,18 @@
 //!
 //! 1. A slot is silent only while its section is folded, or its holder is about to fold it. So a slot that is
 //!    not silent has a word of its own, whatever was known of the section. A core that finds a silent slot
-//!    reads the first slot, and if the word of that stands for that slot only, reads the silent slot once
-//!    more.
+//!    reads the section's first slot. If the first slot's word stands for that slot only, the core reads the
+//!    silent slot again.
 //! 2. While the first slot's word stands for all, all others are silent, to a core that has seen the writes
 //!    to them. So a section is opened from the left: the first slot gets a word of its own before another can
 //!    be locked and changed. It is folded from the right: all others are held and silent when the first slot
-//!    gets a word for all. A core that finds a silent slot for which the first does not stand waits for the
-//!    slot, as long as the rest of the section takes to write.
-//! 3. The key of a silent slot says which slots are wanted: the section opens, and only the wanted slots stay
-//!    locked. A section of which all slots are wanted is locked as it is. So a section that a range touches
-//!    in part is never held folded by the core that locks that range, and the slots that a holder has are the
-//!    same with sections and without.
+//!    gets a word for all. If a core finds a silent slot, and the first slot's word does not stand for it,
+//!    the core waits until the slot has its word. That takes as long as another core needs to write the rest
+//!    of the section.
+//! 3. If a core wants only some slots of a folded section, the section opens, and only these slots stay
+//!    locked. If the core wants all slots, the section is locked as it is. So the holder of a range never has
+//!    a folded section that the range touches in part, and it holds the same slots as it would without
+//!    sections.
 //! 4. Second words are stored for each slot, silent or not, so a section that opens has them.
 //!
 //! Orderings. Every write here is Release, and a read of a silent slot is Acquire: it pairs with the write
@@ -58,8 +59,9 @@ pub(crate) use models::folds_at;
 #[cfg(loom)]
 pub use models::with_upper_sections;
 
-/// Models have two slots in a node. If those of all nodes were sections, most of a model's time would go to
-/// sections that open. So only the leaves fold, and the nodes above them in models of these.
+/// The nodes of models have two slots, which may be a section. If the sections of all nodes folded, most of a
+/// model's time would go to sections that open. So only those of leaves fold, and with
+/// `with_upper_sections` those of the nodes above the leaves too.
 #[cfg(loom)]
 mod models {
     extern crate std;
@@ -138,8 +140,9 @@ impl Slots {
         if word.is_silent() { self.0[first_of(index)].held() } else { word }
     }
 
-    /// Tries once to lock slot `index`, which had `seen`, or its section had, unlocked and no child. The slot
-    /// has a word of its own then, and is the only one of its section that this call locks.
+    /// Tries once to lock slot `index`. `seen` is the word that the slot or its section had, which is
+    /// unlocked and no child's. If the try succeeds, the slot has a word of its own, and the call has locked
+    /// no other slot of its section.
     #[inline(always)]
     pub fn try_lock(&self, index: usize, seen: Word) -> bool {
         if !seen.is_folded() {
@@ -183,9 +186,9 @@ impl Slots {
         self.try_lock_leaf_run(slots)
     }
 
-    /// Locks slots of a leaf from the left until one is held by another core. Returns where they end. It tries
-    /// the compare-and-swap without a look before it. If the slot differs from its neighbour, the try fails, but
-    /// the caller wants that slot's line for writing too.
+    /// Locks slots of a leaf from the left until one is held by another core. Returns where they end. It
+    /// tries each further slot by compare-and-swap from its neighbour's word, without reading it first. The
+    /// try fails if the slot has another word, but the caller will write to that slot's line too.
     #[inline(never)]
     pub fn try_lock_leaf_run(&self, slots: Range<usize>) -> usize {
         self.try_lock_each(slots, Slot::try_lock)
@@ -205,7 +208,7 @@ impl Slots {
         while at < end {
             let (slot, word) = (&self.0[at], self.0[at].held());
             let next = match word.is_free() {
-                // Most neighbours say the same, unless they are pages.
+                // Most neighbours have the same word, unless they are entries for pages.
                 true if word.can_fold() => self.each_slot(at..end, |slot| try_next(slot, word)),
                 true => at + usize::from(slot.try_lock(word)),
                 false if word.is_child() => break,
@@ -227,22 +230,22 @@ impl Slots {
         at
     }
 
-    /// Changes slots from the left until `change` returns false. Returns where that is.
+    /// Changes slots from the left until `change` returns false. Returns the index of that slot, or the end.
     #[inline(always)]
     fn each_slot(&self, slots: Range<usize>, change: impl Fn(&Slot) -> bool) -> usize {
         slots.start + count_while(&self.0[slots], change)
     }
 
-    /// Changes the first slots of the sections that lie within `slots`, which begin with a section. Returns where
-    /// `change` returned false.
+    /// Changes the first slots of the sections that lie within `slots`, which begin with a section. Returns
+    /// the first slot for which `change` returned false, or the end of the sections.
     #[inline(always)]
     fn each_section(&self, slots: Range<usize>, change: impl Fn(&Slot) -> bool) -> usize {
         let sections = self.0[slots.clone()].as_chunks::<SECTION>().0;
         slots.start + SECTION * count_while(sections, |section| change(&section[0]))
     }
 
-    /// Changes `from` to `to` in slots that the caller holds, from the left, until one differs. Returns where
-    /// that is. If `from` is a section's word, the sections lie within `slots`.
+    /// Changes `from` to `to` in slots that the caller holds, from the left, until one differs. Returns the
+    /// index of that slot, or the end. If `from` is a section's word, the sections lie within `slots`.
     #[inline(always)]
     fn replace(&self, slots: Range<usize>, from: Word, to: Word) -> usize {
         let put = |slot: &Slot| {
@@ -255,8 +258,8 @@ impl Slots {
         if from.is_section() { self.each_section(slots, put) } else { self.each_slot(slots, put) }
     }
 
-    /// Tries once to lock the slots from `at` to `end` that a folded section has, which are not all of its
-    /// slots. Returns their end.
+    /// Tries once to lock a part of the folded section of slot `at`: its slots from `at` on and before `end`.
+    /// Returns their end.
     #[cold]
     #[inline(never)]
     fn try_open(&self, at: usize, end: usize) -> Option<usize> {
@@ -269,8 +272,8 @@ impl Slots {
         Some(next)
     }
 
-    /// Opens the folded section of these slots, which the caller holds. Of its slots it holds only these from
-    /// now on.
+    /// Opens the folded section that contains the slots `locked`. The caller holds the section, and from now
+    /// on only these slots of it.
     #[inline(never)]
     pub fn open(&self, locked: Range<usize>) {
         let first = first_of(locked.start);
@@ -282,8 +285,8 @@ impl Slots {
         }
     }
 
-    /// Makes sure that slot `index` has a word of its own. The caller holds it, or its section, or has the
-    /// map alone, and then nothing is locked.
+    /// Makes sure that slot `index` has a word of its own. The caller holds the slot or its section. Or it
+    /// has the map exclusively, and nothing is locked.
     #[inline(always)]
     pub fn open_held(&self, index: usize) {
         if !self.0[index].held().is_own() {
@@ -293,7 +296,8 @@ impl Slots {
         }
     }
 
-    /// Returns the first of `slots` that is not `like` that, or their end, for the holder, or as a hint.
+    /// Returns the first of `slots` for whose word `like` returns false, or their end. It is exact for the
+    /// holder, and a hint for other cores.
     #[inline(always)]
     pub fn end_while(&self, slots: Range<usize>, like: impl Fn(Word) -> bool) -> usize {
         let mut at = slots.start;
@@ -308,7 +312,8 @@ impl Slots {
         slots.end
     }
 
-    /// Returns the first of `slots` that is used, or their end, for the holder, or as a hint.
+    /// Returns the first of `slots` that is used, or their end. It is exact for the holder, and a hint for
+    /// other cores.
     #[inline(always)]
     pub fn end_of_unused(&self, slots: Range<usize>) -> usize {
         // The slot is read once, because a slot that is silent now may have a value at a second read.
@@ -339,8 +344,9 @@ impl Slots {
         slots.end
     }
 
-    /// Returns the end of those of `slots` that have `word`, in the form for one slot, for the holder, or as
-    /// a hint. With `folds`, the holder folds the whole sections among them.
+    /// Returns the end of those of `slots` that have `word`, which is in the form for one slot. It is exact
+    /// for the holder, and a hint for other cores. If `folds` is set, the holder folds the whole sections
+    /// among them.
     #[inline(always)]
     pub fn end_of_like(&self, slots: Range<usize>, word: Word, folds: bool) -> usize {
         let all = &self.0[..slots.end];
@@ -365,8 +371,8 @@ impl Slots {
         slots.end
     }
 
-    /// Returns the end of the folded sections from slot `at` on, or that of slot `end`. The first of them had
-    /// `word`, as all do.
+    /// Returns the end of the folded sections from slot `at` on that have `word`. The first of them is known
+    /// to have had it. No section that begins at or after slot `end` is read.
     #[inline(always)]
     fn end_of_sections(&self, at: usize, end: usize, word: Word) -> usize {
         let next = at + SECTION;
@@ -374,7 +380,7 @@ impl Slots {
         next + SECTION * count_while(sections, |section| section[0].held() == word)
     }
 
-    /// Returns how many of `slots` have a child, as a hint.
+    /// Returns the number of `slots` that have a child, as a hint.
     pub fn count_children(&self, slots: Range<usize>) -> u64 {
         let Range { start: mut at, end } = slots;
         let mut count = 0;
@@ -492,8 +498,8 @@ impl Slots {
         }
     }
 
-    /// Unlocks slots from the left, which the caller holds, up to one that has a child. Returns its index.
-    /// Whole and empty sections fold, if wanted, which takes no longer.
+    /// Unlocks `slots`, which the caller holds, from the left up to one that has a child. Returns the index
+    /// of that one, or the end. If `folds` is set, whole sections that are empty fold, which takes no longer.
     #[inline(never)]
     pub fn unlock_run(&self, slots: Range<usize>, folds: bool) -> usize {
         let Range { start: mut at, end } = slots;
@@ -546,7 +552,7 @@ impl Slots {
     }
 }
 
-/// Returns how many of `all`, slots or sections, come before the first one for which `like` returns false.
+/// Returns the number of `all`, slots or sections, before the first one for which `like` returns false.
 #[inline(always)]
 fn count_while<T>(all: &[T], like: impl Fn(&T) -> bool) -> usize {
     let (groups, rest) = all.as_chunks::<GROUP>();
@@ -558,7 +564,7 @@ fn count_while<T>(all: &[T], like: impl Fn(&T) -> bool) -> usize {
     groups.len() * GROUP + rest.iter().take_while(|one| like(one)).count()
 }
 
-/// Returns the first slot from slot `at` on that does not say `word`. It is usually near.
+/// Returns the first slot from slot `at` on that does not have `word`. It is usually near.
 #[inline(always)]
 fn end_of_same(slots: &[Slot], mut at: usize, word: Word) -> usize {
     while slots.get(at).is_some_and(|slot| slot.held() == word) {

@@ -22,9 +22,11 @@
 //!    same through each change.
 //! 3. One word and an address are told apart by the lowest bit, which second words leave to the side.
 //!
-//! Orderings. The CAS is Release and each look for the side is Acquire: who finds it sees its words. The words themselves
-//! are Relaxed: the slot's lock orders them. `read_each` and `set`, which read a frame, are out of line, so that the
-//! other paths stay short.
+//! Orderings. The CAS is Release, and each read that may follow the frame's address is Acquire: a core that
+//! finds the frame sees its words. The words themselves are Relaxed, because the slot's lock orders them.
+//!
+//! `read_each` and `set`, which access the words of a frame, are out of line. That keeps the other paths
+//! short.
 
 use core::ops::Range;
 use core::ptr::{self, NonNull};
@@ -101,8 +103,8 @@ impl Side {
         self.read(index).0
     }
 
-    /// Returns the second word of slot `index`, and all second words if each slot has its own. Relaxed, because the
-    /// slot's lock orders them.
+    /// Returns the second word of slot `index`, and all second words if each slot has its own. Relaxed,
+    /// because the slot's lock orders them.
     #[inline(always)]
     pub fn read(&self, index: usize) -> (u64, &[AtomicU64]) {
         match self.said() {

@@ -12,8 +12,8 @@
 //! The tags keep to bits that a machine's page-table entries leave to software (9 to 11 and 52 to 62), so
 //! that a value may be laid out as such an entry. An empty slot is an entry that is not present, locked or
 //! not. A value whose second word is not 0 is WIDE: the second word is in the node's [`side`](crate::side).
-//! [`crate::section`] explains words that stand for a whole section. The state table, and the rules of who
-//! may write which word, are in [`crate::lock`].
+//! [`crate::section`] explains words that stand for a whole section. [`crate::lock`] has the table of states,
+//! which says which cores may write each word.
 
 use percore::Pinned;
 use refcache::{DYING, KEPT, WeakWord};
