@@ -70,8 +70,9 @@ const LOCKS_AT_MOST_45: Claim = claim(
 .in_words();
 
 /// The reason why the designs differ less in Psearchy than in the paper.
-const FEW_CALLS: &str = "the model, and the size of the job: how often threads wait for the lock is extrapolated in a straight line from 4 and \
-8 CPUs, where the kernel executes a tenth of the instructions; the paper's locks collapse beyond 32 cores, which no such line shows";
+const FEW_CALLS: &str = "the model, and the size of the job: the model extrapolates the waits for the lock in a straight line from 4 and 8 CPUs, \
+where the kernel executes a tenth of the instructions. The paper's locks collapse beyond 32 cores, which no such line \
+shows";
 
 /// Returns the claim about a design with a lock that its faults cost more beyond the ten cores of one socket.
 const fn dearer(of: &'static str) -> Claim {
@@ -79,8 +80,8 @@ const fn dearer(of: &'static str) -> Claim {
 }
 
 /// The reason why faults beside maps cost less than in the paper.
-const SEVEN_FAULTING: &str = "the number of CPUs: the cost is that of waiting for the lock, and at 8 CPUs seven wait for one that maps; the \
-paper has as many as drive the design to its peak. There is no prediction here: the figure is drawn at the most CPUs counted";
+const SEVEN_FAULTING: &str = "the number of CPUs: the cost is that of waiting for the lock. At 8 CPUs seven wait for one that maps, and the paper has \
+as many as drive the design to its peak. We predict nothing here, because the figure is drawn at the most CPUs counted";
 
 /// Returns a job of table 1. The paper has times of the first four designs.
 const fn timed(title: &'static str, series: &'static [Series], paper: &'static [Split]) -> Timed {
@@ -113,7 +114,7 @@ pub const FIGURES: [Figure; 7] = [
         id: "fig13",
         paper: "Bonsai, figure 13 (section 7.2)",
         title: "Metis throughput for each page fault concurrency design",
-        note: "wordindex with blocks of 8 MB, Streamflow's segments. The job is much smaller than the paper's.",
+        note: "wordindex runs with blocks of 8 MB, which are Streamflow's segments. The job is much smaller than the paper's.",
         content: Content::Curves(
             JOBS,
             &[Panel {
@@ -135,7 +136,7 @@ pub const FIGURES: [Figure; 7] = [
         id: "fig14",
         paper: "Bonsai, figure 14 (section 7.2)",
         title: "Psearchy throughput for each page fault concurrency design",
-        note: "textindex over one of this repository's crates; the paper's tree is Linux.",
+        note: "textindex reads the files of one of this repository's crates. The paper's files are those of Linux.",
         content: Content::Curves(
             JOBS,
             &[Panel {
@@ -165,7 +166,7 @@ pub const FIGURES: [Figure; 7] = [
         id: "fig15",
         paper: "Bonsai, figure 15 (section 7.2)",
         title: "Dedup throughput for each page fault concurrency design",
-        note: "A small file many times over: most of it is found to be there already.",
+        note: "The input is a small file many times over, so most of it is found to be there already.",
         content: Content::Curves(
             JOBS,
             &[Panel {
@@ -185,7 +186,7 @@ pub const FIGURES: [Figure; 7] = [
         id: "table1",
         paper: "Bonsai, table 1 (section 7.2)",
         title: "Comparison of user, system, and idle time for a single job in each concurrency design",
-        note: "The runs of figures 13 to 15 on the most CPUs of this run, the paper's on 80 cores: compare the parts. Threads that wait for each other spin, which is user time; who waits for the lock of an address space of ours spins in the kernel, which is system time.",
+        note: "The runs are those of figures 13 to 15 on the most CPUs of this run. The paper's are on 80 cores, so compare the parts. Threads that wait for each other spin, which is user time. A thread that waits for the lock of one of our address spaces spins in the kernel, which is system time.",
         content: Content::Times(&[
             timed("Metis", &designs_and_linux(METIS), METIS_TIMES),
             timed("Psearchy", &designs_and_linux(PSEARCHY), PSEARCHY_TIMES),
@@ -266,7 +267,7 @@ pub const FIGURES: [Figure; 7] = [
         id: "fig18",
         paper: "Bonsai, figure 18 (section 7.3)",
         title: "Microbenchmark page fault cost with varying time spent in mmap and munmap, relative to the cost with no concurrent memory mapping operations",
-        note: "On the most CPUs of this run, one of which maps; what the others do for a fault, waiting for locks included while they spin.",
+        note: "The runs are on the most CPUs of this run, and one of these CPUs maps. The cost is that of a fault on the others, which includes the waits for locks while they spin.",
         content: Content::Curves(
             Axes {
                 across: Across::Argument(

@@ -15,10 +15,11 @@ use launch::table::count;
 
 const TITLE: &str = "The figures of RadixVM and Bonsai";
 
-const READING: &str = "<p>Dots: predicted from what was counted in a guest with that many virtual CPUs. Solid lines join them by the cost model \
-below. Dashed, beyond the most CPUs counted, they go on as counts per round went on before. Shaded: up to counts staying as they were. \
-Diamonds: what the paper's text says, in the colour of its curve; a factor is taken of our value. Axes and \
-names are the papers'. None of it was timed on a large machine: the shape is the prediction, not the height.</p>";
+const READING: &str = "<p>A dot is predicted from the counts of a guest with that number of virtual CPUs. Solid lines join the dots by the cost \
+model below. Dashed lines go beyond the most CPUs counted, with counts per round that go on as they did before. A shaded \
+area reaches to the line for counts that stay as they were. A diamond is a number of the paper's text, in the colour of \
+its curve. A factor is multiplied by our value. Axes and names are the papers'. Nothing was timed on a large machine: \
+the shape is the prediction, not the height.</p>";
 
 /// The meanings of the marks.
 const KEY: &[(Mark, &str)] = &[

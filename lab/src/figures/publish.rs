@@ -89,14 +89,14 @@ pub fn origin(origin: &Origin, figures: &[Drawn]) -> Vec<String> {
     let most = cpus.last().copied().unwrap_or(0);
     let listed = cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
     let dirty = if origin.commit.ends_with("-dirty") {
-        " (with files changed since: not reproducible from the commit alone)"
+        " (files had changed since, so the commit alone does not reproduce them)"
     } else {
         ""
     };
-    let effort = if origin.effort == "quick" { "A quick run, of few rounds" } else { "A full run" };
+    let effort = if origin.effort == "quick" { "a quick run of few rounds" } else { "a full run" };
     let first = format!(
-        "Counts of commit {}{dirty}. {effort}, under QEMU {}, on {}; huge pages: {}. Counted at {listed} CPUs: everything beyond {most} is \
-         predicted by extrapolation, which is {:.0} % of an axis that ends at 80.",
+        "The counts are those of commit {}{dirty}. They come from {effort} under QEMU {}, on {}. Huge pages: {}. Guests have {listed} CPUs. \
+         Everything beyond {most} is predicted by extrapolation, which is {:.0} % of an axis that ends at 80.",
         origin.commit,
         origin.qemu,
         origin.kernels.iter().map(kernel).collect::<Vec<_>>().join(" and "),
@@ -133,7 +133,7 @@ fn document(compact: &Compact) -> String {
     let said = origin(&compact.origin, &figures).join("\n\n");
     let table = markdown(&HEADING, claims.iter().map(row));
     format!(
-        "{said}\n\n{}\n### Paper and here\n\nWorst first. Where the paper gives a number, ours may fall short of it by a tenth.\n\n{table}\n{}\n{}",
+        "{said}\n\n{}\n### Paper and here\n\nThe worst claims come first. Where the paper gives a number, the claim holds if ours falls short of it by a tenth at most.\n\n{table}\n{}\n{}",
         failures(&claims),
         jobs(&figures),
         by_counts(&figures)
@@ -161,7 +161,7 @@ fn failures(claims: &[Claimed<'_>]) -> String {
         format!("- **{}.** Reason: {why}.\n", of.join("; "))
     };
     let items: String = reasons.into_iter().map(item).collect();
-    format!("### What does not come out\n\n{items}{}", unknown(claims))
+    format!("### Claims that do not hold here\n\n{items}{}", unknown(claims))
 }
 
 /// Lists the claims about curves that this run lacks, or for which it counted too few CPUs.
@@ -171,7 +171,7 @@ fn unknown(claims: &[Claimed<'_>]) -> String {
     if unknown.is_empty() {
         return String::new();
     }
-    let why = "the run has no such curve, or counted too few CPUs to go on from (two numbers above that of the writers)";
+    let why = "the run lacks the curve, or counted too few CPUs for a prediction, which needs two numbers of CPUs above that of the writers";
     format!("- **Not known: {}.** Reason: {why}.\n", unknown.join("; "))
 }
 
@@ -185,7 +185,7 @@ fn jobs(figures: &[Drawn]) -> String {
         .flat_map(|figure| figure.panels.iter().filter_map(move |panel| item(figure, panel)))
         .collect();
     format!(
-        "### Serial parts of the jobs\n\nBy Amdahl's law, from the speed-up at the most CPUs counted. The prediction cannot pass these bounds.\n\n{items}"
+        "### Serial parts of the jobs\n\nThe parts follow by Amdahl's law from the speed-up at the most CPUs counted. The prediction cannot pass these bounds.\n\n{items}"
     )
 }
 
@@ -231,7 +231,7 @@ fn by_counts(figures: &[Drawn]) -> String {
     };
     let table = markdown(&heading, panels.flat_map(|(figure, panel)| rows(figure, panel)).filter(new));
     format!(
-        "### By counts\n\nMeans per round, at the first and the last place of each curve. Figures of whole jobs are left out.\n\n{table}"
+        "### By counts\n\nThese are means per round, at the first and the last place of each curve. The table leaves out figures of whole jobs.\n\n{table}"
     )
 }
 

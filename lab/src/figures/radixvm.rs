@@ -48,20 +48,22 @@ pub const fn tables(work: Work) -> [Series; 3] {
 }
 
 /// The reason why RadixVM as in the paper falls behind in `global`.
-pub const FILLS: &str = "our design as in the paper: with a table per core each core faults on each page, with a shared one only the \
-first does. The paper has the same faults and says that contention for the shared table outweighs them; the counts have none to speak \
-of, the meter does not see page walks, and the model has no queue in front of a line. Adaptive tables, the default, share a table where \
-many cores fill the same 2 MiB, and take a quarter of the instructions at 8 CPUs";
+pub const FILLS: &str = "our design follows the paper: with a table per core, each core faults on each page, and with a shared table only the \
+first core does. The paper has the same faults, and says that contention for the shared table outweighs them. The counts \
+do not show this contention, but the meter does not see page walks, and the model has no queue in front of a line. \
+Adaptive tables, the default, share a table where many cores fill the same 2 MiB. They take a quarter of the \
+instructions at 8 CPUs";
 /// The reason why RadixVM as in the paper falls behind in Metis with small blocks.
-const READ_BY_ALL: &str = "our design as in the paper: each reducer reads every mapper's tables, and with a page table per core it faults on \
-each of their pages, four times as many faults a thread at 8 CPUs as with one table. Blocks of 64 KB are too small for huge pages. Adaptive tables \
-are meant for this";
+const READ_BY_ALL: &str = "our design follows the paper: each reducer reads every mapper's tables. With a page table per core it faults on each of \
+their pages, which makes four times as many faults a thread at 8 CPUs as with one table. Blocks of 64 KB are too small \
+for huge pages. Adaptive tables are meant for this case";
 /// The reason why the designs differ little in Metis and Dedup.
-pub const FEW_MAPS: &str = "the job: with 75 faults a thread in Metis, and two for each block in Dedup, the kernel executes a twentieth of the \
-instructions, and only there do the designs differ. In the papers Metis faults on 12 to 38 GB and Dedup on 13 GB. `--size` makes the text larger";
+pub const FEW_MAPS: &str = "the job: Metis has 75 faults a thread, and Dedup two for each block. So the kernel executes only a twentieth of the \
+instructions, and the designs differ only there. In the papers Metis faults on 12 to 38 GB and Dedup on 13 GB. `--size` \
+makes the text larger";
 /// The reason why jobs do not scale as in the papers.
-pub const SERIAL: &str = "the size of the job: it is over in 20 to 100 million instructions, of which one thread does the first and the \
-last alone. The serial part below bounds the speed-up by itself; for Metis it was seen to fall with `--size`";
+pub const SERIAL: &str = "the size of the job: it takes 20 to 100 million instructions, and one thread executes the first and the last of them \
+alone. The serial part below bounds the speed-up by itself. For Metis it falls with a larger `--size`";
 
 /// The figures up to section 5.4.
 pub const FIGURES: [Figure; 4] = [
@@ -69,7 +71,7 @@ pub const FIGURES: [Figure; 4] = [
         id: "fig4",
         paper: "RadixVM, figure 4 (section 5.2)",
         title: "Metis scalability for different VM systems and allocation block sizes",
-        note: "wordindex indexes a small text many times over; the paper's 4 GB do not fit into a metered guest. One job is one index.",
+        note: "wordindex indexes a small text many times over, because the paper's 4 GB do not fit into a metered guest. One job is one index.",
         content: Content::Curves(
             Axes { across: Across::Cores, up: "jobs/hour" },
             &[Panel {
@@ -123,7 +125,7 @@ pub const FIGURES: [Figure; 4] = [
         id: "fig5",
         paper: "RadixVM, figure 5 (section 5.3)",
         title: "Throughput of local, pipeline, and global microbenchmarks as the total number of pages written per second",
-        note: "Linux is 6.1, the paper's 3.5; Bonsai is the design in our kernel, the paper's a patched Linux 2.6.37. In global every thread writes to 16 pages of each thread's part, in the paper too (64 KB).",
+        note: "Linux is 6.1, and the paper's is 3.5. Bonsai is the design in our kernel, and the paper's is a patched Linux 2.6.37. In global every thread writes to 16 pages of each thread's part, as in the paper (64 KB).",
         content: Content::Curves(
             PAGES,
             &[
@@ -254,14 +256,14 @@ pub const FIGURES: [Figure; 4] = [
         id: "table2",
         paper: "RadixVM, table 2 (section 5.4)",
         title: "Memory usage for alternate VM representations",
-        note: "Of the snapshots in docs/snapshots: other programs than the paper's. Its radix trees take about twice the memory of Linux's VMAs and page tables (section 5.6), and at most 3.7 % of the resident memory (section 5.4).",
+        note: "The programs are those of the snapshots in docs/snapshots, not the paper's. The paper's radix trees take about twice the memory of Linux's VMAs and page tables (section 5.6), and at most 3.7 % of the resident memory (section 5.4).",
         content: Content::Memory,
     },
     Figure {
         id: "tables",
         paper: "RadixVM, section 5.4",
         title: "Page tables of Metis, per core and shared",
-        note: "A number in the paper's text, drawn here as a figure. The kernel's own count of the run, without the meter; tables of the program's start are not in it.",
+        note: "The paper has one number of this in its text. The values are the kernel's own counts in runs without the meter. They do not contain the tables of the program's start.",
         content: Content::Curves(
             Axes { across: Across::Cores, up: "page-table pages" },
             &[Panel {

@@ -62,9 +62,9 @@ const COUNTERS: [Claim; 5] = [
 ];
 
 /// The reason why mapping a file by its descriptor does not scale.
-const DESCRIPTOR: &str = "the benchmark: mmap finds the file by its descriptor, so all threads take the lock of one table of descriptors and \
-count one open file, as on Linux; five of seven lines of a round are these, and they hide what counts the page. The paper's threads name no \
-descriptor. The second plot maps without one, the third counts references alone";
+const DESCRIPTOR: &str = "the benchmark: mmap finds the file by its descriptor, so all threads take the lock of one table of descriptors and count \
+one open file, as on Linux. These take five of the seven lines that a round transfers, and hide the cost of counting the \
+page. The paper's threads name no descriptor. The second plot maps without one, and the third counts references alone";
 
 /// The figures of section 5.5.
 pub const FIGURES: [Figure; 4] = [
@@ -171,7 +171,7 @@ pub const FIGURES: [Figure; 4] = [
         id: "fig8",
         paper: "RadixVM, figure 8 (section 5.5)",
         title: "Page sharing throughput for different reference counting methods",
-        note: "The page is one of a file here, and mmap names it by a descriptor. In the second plot threads name none: they map again what a mapping of theirs shows, which is nearest to the paper. In the third mappings stay, and a round takes and drops one reference.",
+        note: "The page belongs to a file here, and mmap names the file by a descriptor. In the second plot threads name no descriptor: each maps the page of its own mapping again, which is nearest to the paper. In the third plot mappings stay, and a round takes and drops one reference.",
         content: Content::Curves(
             Axes { across: Across::Cores, up: "iterations/s" },
             &[
@@ -225,7 +225,7 @@ pub const FIGURES: [Figure; 4] = [
         id: "fig9",
         paper: "RadixVM, figure 9 (section 5.5)",
         title: "Throughput of local, pipeline, and global microbenchmarks using per-core page tables and shared page tables",
-        note: "In global per-core tables fall behind, other than in the paper: they take a fault for each page and core. What the paper says outweighs that, contention for the shared table, is not found in the counts; page walks, which the meter does not see, would add a line for eight pages. Queues in front of a line are not in the model.",
+        note: "In global per-core tables fall behind, unlike in the paper, because they take a fault for each page and core. The paper says that contention for the shared table outweighs these faults, but the counts do not show it. Page walks, which the meter does not see, would add a line for eight pages. The model has no queues in front of a line.",
         content: Content::Curves(
             PAGES,
             &[
