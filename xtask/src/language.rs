@@ -14,8 +14,6 @@ use crate::shell::tracked;
 use paragraphs::{Paragraph, of_c, of_page, of_rust};
 use semicolons::Semicolons;
 
-/// Folders and pages whose sentences do not follow the rules yet. The list may only become shorter.
-const NOT_YET_CLEAN: [&str; 1] = ["docs/results/figures.md"];
 /// Pages about the past, which may name things that are gone.
 const HISTORY: [&str; 2] = ["docs/history/", "CHANGELOG.md"];
 /// The sources of this check, which quote the words.
@@ -24,7 +22,7 @@ const QUOTES: &str = "xtask/src/language/";
 /// Returns whether all comments and pages follow the rules, and prints the lines that do not.
 pub fn check() -> Result<bool> {
     let mut faults = glossary::faults()?;
-    let (mut clean, mut semicolons) = (NOT_YET_CLEAN.to_vec(), Semicolons::default());
+    let mut semicolons = Semicolons::default();
     for path in tracked(&["*.rs", "*.c", "*.h", "*.md"])? {
         let name = path.strip_prefix(crate::root()).unwrap_or(&path).to_string_lossy().into_owned();
         if name.starts_with(QUOTES) {
@@ -34,23 +32,13 @@ pub fn check() -> Result<bool> {
         let is_history = HISTORY.iter().any(|old| name.starts_with(old));
         let mut found = if is_history { Vec::new() } else { words::old_names(&text) };
         let paragraphs = paragraphs(&name, &text);
-        let strict = sentences_and_columns(&name, &text, &paragraphs);
-        match NOT_YET_CLEAN.iter().find(|folder| name.starts_with(*folder)) {
-            None => {
-                found.extend(strict);
-                if !name.ends_with(".md") {
-                    semicolons.add(&name, &paragraphs);
-                }
-            }
-            Some(folder) if !strict.is_empty() => clean.retain(|kept| kept != folder),
-            Some(_) => {}
+        found.extend(sentences_and_columns(&name, &text, &paragraphs));
+        if !name.ends_with(".md") {
+            semicolons.add(&name, &paragraphs);
         }
         faults.extend(found.into_iter().map(|(line, fault)| format!("{name}:{line}: {fault}")));
     }
     faults.extend(semicolons.faults());
-    let is_clean =
-        |folder: &str| println!("{folder} is clean: take it off the list in xtask/src/language.rs");
-    clean.into_iter().for_each(is_clean);
     faults.iter().for_each(|fault| println!("{fault}"));
     Ok(faults.is_empty())
 }
