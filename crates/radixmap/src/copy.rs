@@ -56,8 +56,8 @@ impl<V: Value> RangeGuard<'_, V> {
 }
 
 impl<V: Value, R: Domain> RadixMap<V, R> {
-    /// Copies as [`RangeGuard::copy_to`] does, for `keys`, out of which no slot with a value sticks, and
-    /// without a guard. A slot is locked while it is shown to `copy`. If other cores change slots meanwhile,
+    /// Copies `keys` as [`RangeGuard::copy_to`] does, but without a guard. No slot with a value may stick out
+    /// of them. A slot is locked while it is shown to `copy`. If other cores change slots meanwhile,
     /// the twin gets each slot's value from before or after the change. It may get any of the keys that are
     /// added meanwhile.
     ///
@@ -112,7 +112,8 @@ impl From<OutOfMemory> for Stop {
     }
 }
 
-/// Copies `keys` of a map, which are below `from`, into one that has none of them, and whose root is `into`.
+/// Copies `keys` of a map, which are below `from`, into a map that has none of them. That map's root
+/// is `into`.
 fn copy_keys<'p, V: Value>(
     hold: &Hold,
     (here, from): (&Here<'p>, NodeRef<'p>),
@@ -158,7 +159,7 @@ fn copy_node<V: Value>(
     Ok(())
 }
 
-/// Copies slots that have a value, and are held, into the twin's.
+/// Copies slots that have a value and are held into the twin's slots.
 fn copy_run<'p, V: Value>(
     from: &mut Tally<'_, 'p>,
     part: Part<'p>,
@@ -216,8 +217,8 @@ fn copy_child<'p, V: Value>(
     }
 }
 
-/// Returns the leaf that has `keys` now, if they have values. A leaf was folded before these keys of it, the
-/// last ones, were copied.
+/// Returns the leaf that has `keys` now, if they have values. They are the last keys of a leaf that was
+/// folded before they were copied.
 fn unfold<'p>(from: &Tally<'_, 'p>, keys: &Range<u64>) -> Result<Option<NodeRef<'p>>, OutOfMemory> {
     match acquire(from.here, from.node, keys.start, Word::is_used) {
         Acquired::Child(leaf) => Ok(Some(leaf)),
@@ -234,7 +235,7 @@ fn unfold<'p>(from: &Tally<'_, 'p>, keys: &Range<u64>) -> Result<Option<NodeRef<
     }
 }
 
-/// Returns the child of the node of `into` that has `key`, a new one if it has none.
+/// Returns the child that has `key` of the node of `into`. Makes a new one if there is none.
 fn child_of<'a, 'p>(into: &mut Tally<'a, 'p>, key: u64) -> Result<Tally<'a, 'p>, OutOfMemory> {
     let twin = into.node.part(into.node.span(key));
     let (node, first_count) = match into.node.step(into.here, twin.slot) {
@@ -242,13 +243,13 @@ fn child_of<'a, 'p>(into: &mut Tally<'a, 'p>, key: u64) -> Result<Tally<'a, 'p>,
         Step::Slot(_) => (make_child(into, &twin)?, HOLD),
     };
     let mut child = Tally::new(into.here, node);
-    // Counted at the end, so that a new node keeps its first count until then, in addition to the slots that
-    // other cores have counted.
+    // The node's first count is taken away at the end. So a new node keeps it until then, in addition to the
+    // slots that other cores have counted.
     child.used -= first_count;
     Ok(child)
 }
 
-/// Makes a new node in the slot of `twin`, which is the node's of `into`.
+/// Makes a new node in the slot of `twin`, which is a slot of the node of `into`.
 fn make_child<'p>(into: &mut Tally<'_, 'p>, twin: &Part<'p>) -> Result<NodeRef<'p>, OutOfMemory> {
     let lock = take(into.here, twin);
     let memory = Memory::allocate_empty()?;
@@ -261,8 +262,8 @@ fn make_child<'p>(into: &mut Tally<'_, 'p>, twin: &Part<'p>) -> Result<NodeRef<'
     Ok(node)
 }
 
-/// Makes sure that the twin's slots can have second words, as those of the part have. A leaf that has one for
-/// all slots is copied to one, which needs nothing.
+/// Makes sure that the twin's slots can have second words, as those of the part have. If a leaf has one
+/// second word for all slots, so has its copy, and nothing needs to be done.
 fn make_fit(part: &Part<'_>, twin: &Part<'_>) -> Result<(), OutOfMemory> {
     if part.node.is_wide() { twin.node.widen() } else { Ok(()) }
 }

@@ -24,11 +24,11 @@
 //! 2. Each transition of each slot is counted once: by the slot's holder (empty to value, or value to empty),
 //!    by the expander (empty to child), or by `collapse` (child to empty).
 //! 3. `collapse` has the node to itself. The count was 0 for an epoch, and no core that entered before has
-//!    kept its loan through it. A core that came later cleared `DYING`, and then Refcache's CAS failed. A
-//!    core that came to a folded node later did not find it any more, or told Refcache to wait, by folding it
-//!    (`unname`).
-//! 4. A folder counts its value in the parent before the child stops being counted there, which is in
-//!    `collapse`. So the parent stays as long as the child, whose parent other cores may ask for.
+//!    kept its loan through it. A core that came later cleared `DYING`, and then Refcache's CAS failed. Or it
+//!    folded the node, and told Refcache to wait (`unname`). A core that came after the fold did not find the
+//!    node.
+//! 4. A folder counts its value in the parent before `collapse` stops counting the child there. So the parent
+//!    stays as long as the child, for which other cores may need it.
 //! 5. Nothing is used in a folded node: the folder subtracts its slots when they are gone. It has no holds
 //!    either: the folder has made the holders release them.
 
@@ -93,7 +93,7 @@ pub(crate) fn fold<'p>(
     Ok(())
 }
 
-/// The word for the slots of new nodes: the word of the expanded slot, or in a leaf their parts of it.
+/// The word for the slots of new nodes: that of the expanded slot, or in a leaf the keys' parts of it.
 struct Seed {
     word: Word,
     second: u64,

@@ -124,9 +124,9 @@ pub trait Value: Copy {
     fn joins(_main: u64) -> bool {
         true
     }
-    /// Returns the value of key `key` of a folded [`BLOCK`] that has this value, counted from the block's
-    /// first key. The second word is the same for all keys. A value whose parts differ is never given to a
-    /// larger slot.
+    /// Returns the value of one key of a folded [`BLOCK`] that has this value. The key is counted from the
+    /// block's first. The second word is the same for all keys. A value whose parts differ is never given to
+    /// a larger slot.
     #[inline]
     fn part(self, _key: u64) -> Self {
         self
@@ -265,9 +265,9 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
         lock::peek(self.here(pin), self.root.node(), key)
     }
 
-    /// Returns the address of the leaf's frame of main words that has `key`, and the word that a machine
-    /// reads there when it walks the frame as a page table: the main word and the map's tags. Returns `None`
-    /// if no leaf covers the key.
+    /// Returns the address of the frame of main words of the leaf that covers `key`, and the word that a
+    /// machine reads there when it walks the frame as a page table. That is the main word with the map's
+    /// tags. Returns `None` if no leaf covers the key.
     ///
     /// # Panics
     /// Panics if the key is not below [`KEY_END`].
@@ -294,11 +294,11 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     }
 
     /// Shows the values of `keys` to `visit`, from the left, without a lock. It shows runs of keys whose
-    /// values have the same second word, and the same bits of `mask` in their main words. Each run has the
-    /// value of its first key, and each slot the word that it had when the walk came by. A range without
-    /// nodes costs almost nothing. No holder waits for the walk, but the walk waits for the holder of a slot
-    /// whose value has a second word. If such a value is replaced and comes back while it is read, it may be
-    /// shown with the second word of the value in between.
+    /// values have the same second word, and the same bits of `mask` in their main words. A run is shown with
+    /// the value of its first key. Each slot is read when the walk comes by. A range without nodes costs
+    /// almost nothing. No holder waits for the walk, but the walk waits for the holder of a slot whose value
+    /// has a second word. If such a value is replaced and comes back while it is read, it may be shown with
+    /// the second word of the value in between.
     ///
     /// # Panics
     /// Panics if the range goes beyond [`KEY_END`].

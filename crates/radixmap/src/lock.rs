@@ -33,8 +33,8 @@
 //! 4. Two ranges that overlap compete for their leftmost common key. It is under one slot at any time, and
 //!    the holder of that slot, or of one that it was expanded into, goes first.
 //! 5. A waiter reads the word again at every turn and locks by CAS from exactly the word that it read. If the
-//!    slot became a child meanwhile the waiter goes down. A lock bit is never set in a word that was judged
-//!    before.
+//!    slot became a child meanwhile the waiter goes down. A lock bit is never set in a word that the waiter
+//!    has not checked.
 //! 6. A core that finds a slot gone holds nothing of its node, because a node is folded by the holder of all
 //!    its slots. It goes by the parent's slot again (`fold.rs`).
 //! 7. A core that uses a node has a loan of the Refcache domain ([`Here`]), and read the word that leads to
@@ -70,8 +70,8 @@ pub(crate) struct Here<'p> {
     _loan: Loan<'p>,
 }
 
-/// A function from a folded block's main word and second word, and the key, counted from the block's first,
-/// to the key's main word.
+/// A function that computes the main word of a key of a folded block. Its arguments are the block's main
+/// word, the block's second word, and the key, counted from the block's first.
 pub(crate) type PartOf = fn(u64, u64, u64) -> u64;
 
 /// Returns whether all keys of a folded block that has these words have the same value.
@@ -158,7 +158,7 @@ impl<'p> Held<'p> {
         }
     }
 
-    /// Makes the guard of a caller that has locked these keys below `node`.
+    /// Makes a guard of `keys`, which the caller has locked below `node`.
     #[inline(always)]
     fn new(here: Here<'p>, node: NodeRef<'p>, keys: Range<u64>) -> Self {
         let record = here.record(&keys);
@@ -186,8 +186,8 @@ impl<'p> Held<'p> {
         self.keys.clone()
     }
 
-    /// Expands the held slots until no slot sticks out of `keys`, which are held. Of the new slots it holds
-    /// those in the range. On failure the slots that were expanded stay so.
+    /// Expands the held slots until no slot sticks out of `keys`, which are held. The guard holds the new
+    /// slots that are in its range. On failure the slots that were expanded stay so.
     pub fn split(&self, keys: Range<u64>) -> Result<(), OutOfMemory> {
         split_below(&self.here, self.node, keys, &self.keys)
     }
@@ -240,8 +240,8 @@ impl<'p> Held<'p> {
         self.node
     }
 
-    /// Shows the held slots of `keys`, which are held, to `visit`, left to right: a node, and a run of keys
-    /// whose slots in it are held.
+    /// Shows the slots of `keys`, which are held, to `visit` from left to right. Each call gets a node and a
+    /// run of keys whose slots in that node are held.
     #[inline(always)]
     pub fn walk<B>(
         &self,

@@ -109,7 +109,7 @@ fn look_at_leaf<B>(
 /// The words of the first slot of a run in a leaf.
 struct Like<'a, 'p> {
     seconds: &'a Seconds<'p>,
-    /// It is not locked if it is wide.
+    /// The main word with its tags. If it is wide, it is not locked.
     word: Word,
     /// The bits in which other words must agree with it.
     bits: u64,
@@ -136,8 +136,8 @@ impl Like<'_, '_> {
         end
     }
 
-    /// Returns the end of those of `slots`, which begin with slot `at`, that have words of their own and are
-    /// like it, except for the last few.
+    /// Returns the end of those of `slots` that are like it and have words of their own. The first of `slots`
+    /// is slot `at`. The last few, which do not fill a group, are not read.
     #[inline(always)]
     fn end_of_groups(&self, mut at: usize, slots: &[Slot]) -> usize {
         for group in slots.as_chunks::<GROUP>().0 {
@@ -156,8 +156,8 @@ impl Like<'_, '_> {
         at
     }
 
-    /// Returns whether `words`, which the slots of `speaker` had for slot `at` and the following ones, are
-    /// like it. A wide word that a core holds is not.
+    /// Returns whether `words`, those of slot `at` and the following ones, are like it. `speaker` returns the
+    /// slot that had each word. A wide word that a core holds is not like it.
     #[inline(always)]
     fn are_like<'s, const N: usize>(
         &self,
@@ -169,8 +169,8 @@ impl Like<'_, '_> {
         words.iter().fold(0, differing) == 0 && (!self.word.is_wide() || self.have_second(at, words, speaker))
     }
 
-    /// Returns whether the slots from slot `at` on, which had `words` and were not locked, have its second
-    /// word beside them.
+    /// Returns whether the slots from slot `at` on have its second word. They had `words`, and were not
+    /// locked.
     #[inline(always)]
     fn have_second<'s, const N: usize>(
         &self,
@@ -207,8 +207,8 @@ impl<'p> Seconds<'p> {
         Self { node, each: node.seconds() }
     }
 
-    /// Returns the second word that belongs to `word`, which slot `index` had, or its section. Returns `None`
-    /// if the slot must be read again.
+    /// Returns the second word that belongs to `word`, which was the word of slot `index` or of its section.
+    /// Returns `None` if the slot must be read again.
     #[inline(always)]
     fn settled(&self, index: usize, word: Word) -> Option<u64> {
         if !word.is_wide() {
@@ -228,7 +228,7 @@ impl<'p> Seconds<'p> {
         self.speaker(index, word).still_says(word)
     }
 
-    /// Returns the slot that had `word` for slot `index`.
+    /// Returns the slot in which `word` was found, which is slot `index` or the first of its section.
     #[inline(always)]
     fn speaker(&self, index: usize, word: Word) -> &'p Slot {
         &self.node.slots().0[if word.is_folded() { first_of(index) } else { index }]

@@ -258,8 +258,8 @@ pub(crate) fn each_node<'p>(here: &Here<'p>, node: NodeRef<'p>, visit: &mut dyn 
 }
 
 impl Mode {
-    /// Returns whether the slot of `part`, which is locked, had `word` and sticks out of the range, may be
-    /// held as a whole.
+    /// Returns whether the slot of `part` may be held as a whole. It is locked, had `word`, and sticks out of
+    /// the range.
     fn leaves(self, here: &Here<'_>, part: &Part<'_>, word: Word) -> bool {
         match self {
             Self::Always => false,

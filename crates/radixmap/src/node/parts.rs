@@ -62,7 +62,7 @@ impl<'p> NodeRef<'p> {
     pub fn used_parts(self, keys: Range<u64>, joins: impl Fn(u64) -> bool) -> impl Iterator<Item = Part<'p>> {
         let whole = self.whole_indices(&keys);
         self.picked(keys, move |slots| {
-            // One look: most used slots are side by side.
+            // The first slot is read before a search, because most used slots are side by side.
             let is_used = self.slots.held(slots.start).is_used();
             let first = if is_used { slots.start } else { self.first_used(slots)? };
             let like = if whole.contains(&first) { self.like(first, &joins) } else { None };
@@ -200,8 +200,9 @@ impl<'p> NodeRef<'p> {
         Ok(None)
     }
 
-    /// Locks the neighbours with the same value of `slots` of a leaf, which the caller holds, below `end`.
-    /// Returns all that is held then. If they must not be joined that is the first slot.
+    /// Locks the neighbours of `slots` with the same value, if they are in a leaf and below `end`. The caller
+    /// holds `slots`. Returns the slots that it holds then. If neighbours must not be joined, that is only
+    /// the first slot.
     fn lock_alike(self, slots: Range<usize>, end: usize, joins: impl Fn(u64) -> bool) -> Range<usize> {
         let first = one(slots.start);
         let held = Locked { slots: self.slots, range: slots.clone() };
@@ -438,7 +439,7 @@ impl<'p> Part<'p> {
         self.range().len()
     }
 
-    /// Returns their word, in the form for one slot. For the holder.
+    /// Returns the word of the slots, which the caller holds, in the form for one slot.
     #[inline(always)]
     pub fn word(&self) -> Word {
         self.node.slots.held(self.index()).own()
