@@ -22,7 +22,8 @@ pub fn print_plain(text: impl Display) -> io::Result<()> {
     io::stdout().write_all(plain(&text.to_string()).as_bytes()).map_err(named)
 }
 
-/// A full disk is named as that of the output. A closed pipe is no error that a person is told.
+/// Names standard output in an error, such as that of a full disk. An error of a closed pipe stays as it is,
+/// because no person is told of it.
 fn named(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => error,

@@ -41,7 +41,7 @@ const CURVES: [Curve; 3] = [
 ];
 
 impl Curve {
-    /// The stock kernel's with its version.
+    /// Returns the name of the curve. That of the stock kernel has its version.
     fn label(&self) -> String {
         if self.system == "linux" { linux::name() } else { self.label.to_owned() }
     }

@@ -14,7 +14,7 @@ const PAIRS: usize = 8;
 /// One contended line.
 #[derive(Clone, Debug, Serialize)]
 pub struct Blame {
-    /// The object that contains it.
+    /// Its guest-physical address.
     pub address: String,
     /// The object that contains it.
     pub owner: String,

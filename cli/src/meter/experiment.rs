@@ -271,7 +271,7 @@ impl Tools {
     }
 }
 
-/// The number in `QEMU emulator version 7.2.0 (...)`.
+/// Returns QEMU's version, which it prints as `QEMU emulator version 7.2.0 (...)`.
 fn qemu_version() -> Result<String> {
     let output = Command::new(qemu::program()).arg("--version").output();
     let output = output.with_context(|| format!("cannot run {}", qemu::program()))?;

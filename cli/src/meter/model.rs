@@ -13,7 +13,7 @@
 //!
 //! ```text
 //!   N / cycles                      each CPU works on its own
-//!   1 / waiting                     `waiting`: cycles of a round while other CPUs wait for it, asleep
+//!   1 / (hottest · latency)         a line is in one place: `hottest` transfers of the hottest line per round
 //!   1 / waiting                     `waiting`: cycles of a round during which other CPUs wait for it asleep
 //! ```
 //!

@@ -163,7 +163,7 @@ fn telling(functions: &[Function]) -> Option<&Function> {
     functions.iter().find(tells).or(functions.first())
 }
 
-/// Source paths as they are in the repository.
+/// Returns the path of a source file as it is in the repository.
 fn short(file: &str) -> &str {
     let roots = [place::root(), place::built_at()];
     let rest = roots.iter().find_map(|root| file.strip_prefix(&*root.to_string_lossy()));

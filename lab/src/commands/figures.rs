@@ -153,7 +153,7 @@ fn prepare(arguments: Arguments) -> Result<Job> {
     })
 }
 
-/// Each number once.
+/// Returns the numbers of CPUs in rising order, each once.
 fn sizes(asked: Option<Vec<u16>>, quick: bool) -> Vec<u16> {
     let mut cpus = asked.unwrap_or_else(|| SIZES[usize::from(quick)].to_vec());
     cpus.sort_unstable();

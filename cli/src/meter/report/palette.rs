@@ -4,10 +4,10 @@ use abi::config::Refs;
 
 use crate::guest::system::System;
 
-/// Colours of what is not a system, from here on.
+/// The first colour of curves that are not of a system.
 pub const OTHERS: usize = 11;
 
-/// The colour of a system.
+/// Returns the number of a system's colour.
 pub fn of(system: System) -> usize {
     match system {
         System::Radixvm(_, _, Refs::Snzi) => 9,
