@@ -1,6 +1,7 @@
 //! The suites of tests, the tiers that they make up, and running them.
 
 use std::env;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread::available_parallelism;
 use std::time::Instant;
@@ -207,11 +208,18 @@ fn nightly_has(words: &str) -> bool {
 
 /// Runs the tests for CPU features that QEMU's translator lacks.
 fn bochs(names: &[&str]) -> Result<Tally> {
-    if Command::new("bochs-bin").arg("--help").output().is_err() {
+    if !has_bochs() {
         println!("skipped: no Bochs here (apt-get install bochs bochsbios vgabios)");
         return Ok(Tally::skip());
     }
     tests("bochs", guests("--test-threads=1 --ignored --skip scale:: --skip storms::").args(names))
+}
+
+/// Returns whether Bochs is installed, and its two ROM images, which are packages of their own.
+fn has_bochs() -> bool {
+    let share = env::var_os("BXSHARE").map_or_else(|| "/usr/share/bochs".into(), PathBuf::from);
+    let has_roms = ["BIOS-bochs-latest", "VGABIOS-lgpl-latest"].iter().all(|rom| share.join(rom).exists());
+    has_roms && Command::new("bochs-bin").arg("--help").output().is_ok()
 }
 
 /// Runs the models of every crate with a test named `loom`, and those of radixmap that need wider nodes.

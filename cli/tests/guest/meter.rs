@@ -107,12 +107,14 @@ fn an_access_over_two_lines_costs_two() {
 }
 
 /// Threads that add in rounds of some 250 instructions, without turns, alternate as long as none of them runs
-/// ahead by much of a round.
+/// ahead by much of a round. The lowest tenth of the rounds is not judged: the busier the host is, the more
+/// ticks come in the time of these rounds, and during a tick the other CPU adds alone (300 of 998 rounds were
+/// seen).
 #[test]
 fn short_rounds_have_a_small_slack() {
     for row in on_radix("racing", "2,4", &["probe", "racing"]) {
         assert!(5.0 * row["slack"].as_f64().unwrap() <= number(&row, "instructions", "median"), "{row}");
-        for of in ["p10", "median", "p90"] {
+        for of in ["median", "p90"] {
             assert_eq!(number(&row, "transfers", of), 1.0, "{of}: {row}");
         }
         assert!(number(&row, "transfers", "mean") >= 1.0 - BY_THE_HOST, "{row}");
