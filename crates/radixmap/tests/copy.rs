@@ -255,3 +255,22 @@ fn a_part_ends_at_a_key_with_a_value() {
         assert_eq!([end(1 << 30, 1), end(0, 1 << 20), map.extent(pin, 0..512, 1)], [KEY_END, KEY_END, 512]);
     });
 }
+
+/// A leaf of different values costs 540 slots. Two leaves are one part if at most 84 slots of their parent are
+/// in the range, because 28 + 84 + 2 * 540 is the most that two leaves and their parent may cost.
+#[test]
+#[cfg_attr(miri, ignore = "thousands of keys by ways that the others take too")]
+fn two_leaves_are_one_part_and_three_are_not() {
+    on_two(|pin, map, _| {
+        let fill_leaves = |start: u64, leaves: u64| {
+            (start..start + (leaves << 9)).for_each(|key| fill(map, pin, key..key + 1, 2 * key + 2));
+        };
+        let part = |start, blocks: u64| map.extent(pin, start..start + (blocks << 9), 512) - start;
+        fill_leaves(0, 3);
+        assert_eq!([part(0, 1), part(0, 2), part(0, 3)], [1 << 9, 2 << 9, 1 << 9]);
+        // Below another parent.
+        let start = 1 << 18;
+        fill_leaves(start, 2);
+        assert_eq!([part(start, 84), part(start, 85)], [84 << 9, 1 << 9]);
+    });
+}
