@@ -256,8 +256,8 @@ fn a_part_ends_at_a_key_with_a_value() {
     });
 }
 
-/// A leaf of different values costs 540 slots. Two leaves are one part if at most 84 slots of their parent are
-/// in the range, because 28 + 84 + 2 * 540 is the most that two leaves and their parent may cost.
+/// A leaf of different values costs 540 slots. Two leaves are one part if at most 84 slots of their parent
+/// are in the range, because 28 + 84 + 2 * 540 is the most that two leaves and their parent may cost.
 #[test]
 #[cfg_attr(miri, ignore = "thousands of keys by ways that the others take too")]
 fn two_leaves_are_one_part_and_three_are_not() {
