@@ -107,9 +107,9 @@ fn an_access_over_two_lines_costs_two() {
 }
 
 /// Threads that add in rounds of some 250 instructions, without turns, alternate as long as none of them runs
-/// ahead by much of a round. The lowest tenth of the rounds is not judged: the busier the host is, the more
-/// ticks come in the time of these rounds, and during a tick the other CPU adds alone (300 of 998 rounds were
-/// seen).
+/// ahead by much of a round. The lowest tenth of the rounds is not asserted: on a busy host up to 300 of 998
+/// rounds had no transfer. Timer ticks, during which the other CPU adds alone, are the likely cause. This was
+/// not measured.
 #[test]
 fn short_rounds_have_a_small_slack() {
     for row in on_radix("racing", "2,4", &["probe", "racing"]) {
