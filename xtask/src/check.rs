@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
+use crate::lane::Lane;
 use crate::shell::{cargo, succeeds};
 use crate::tally::Tally;
 use crate::{arrows, language, links, linux_calls, packages, results, rooms};
@@ -26,12 +27,12 @@ const CHECKS: [Check; 11] = [
 ];
 
 /// Runs the checks with one of these parts in their name, or all if there are none. Each counts as a test.
-pub fn all(names: &[&str]) -> Result<Tally> {
+pub fn all(names: &[&str], lane: &Lane) -> Result<Tally> {
     let mut tally = Tally::default();
     for (name, check) in CHECKS {
         if names.is_empty() || names.iter().any(|part| name.contains(part)) {
             let good = check()?;
-            println!("check {name} ... {}", if good { "ok" } else { "FAILED" });
+            lane.say(&format!("check {name} ... {}", if good { "ok" } else { "FAILED" }));
             tally += Tally::one(good);
         }
     }

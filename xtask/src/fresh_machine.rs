@@ -1,5 +1,5 @@
-//! The command `cargo xtask fresh-machine SUITE` makes a minimal Debian with git, curl and Rust, and runs the
-//! README's commands in it.
+//! The command `cargo xtask fresh-machine RELEASE [--whole]` makes a minimal Debian with git, curl and Rust,
+//! and runs the README's commands in it.
 //!
 //! The machine is a chroot that debootstrap makes from this machine's own package mirror, with this machine's
 //! Rust toolchain. Its network settings are this machine's, too. It gets the last commit, not the working
@@ -14,8 +14,9 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::root;
 use crate::shell::{succeeds, target_dir};
 
-/// The commands that a user types on a fresh machine.
+/// The commands that a user types on a fresh machine, and the last of them where all tests are wanted.
 const COMMANDS: [&str; 2] = ["./radixvm demo", "./radixvm test --quick"];
+const WHOLE: [&str; 2] = ["./radixvm demo", "./radixvm test"];
 
 /// Place of the repository and the toolchain in the chroot.
 const CHECKOUT: &str = "root/radixvm";
@@ -30,30 +31,39 @@ exec chroot "$0" /usr/bin/env -i HOME=/root PATH=/usr/local/bin:/usr/bin:/bin:/u
     bash -c "cd /root/radixvm && $1"
 "#;
 
-/// Makes the machine anew and tries the commands in it. Returns whether all succeeded.
-pub fn run(suite: &str) -> Result<bool> {
-    let folder = target_dir("fresh-machine").join(suite);
-    make(suite, &folder).with_context(|| format!("cannot make {}", folder.display()))?;
+/// Makes the machine anew and tries the commands in it, with a few of the tests or all. Returns whether all
+/// succeeded.
+pub fn run(words: &[&str]) -> Result<bool> {
+    let (release, commands) = match words {
+        [release] => (release, COMMANDS),
+        [release, "--whole"] => (release, WHOLE),
+        _ => bail!("fresh-machine RELEASE [--whole]"),
+    };
+    let folder = target_dir("fresh-machine").join(release);
+    make(release, &folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut good = true;
-    for command in COMMANDS {
-        println!("\n== {suite}: {command}");
+    for command in commands {
+        println!("\n== {release}: {command}");
         let mut enter = Command::new("unshare");
         enter.args(["--mount", "--propagation", "private", "sh", "-c", ENTER]).arg(&folder).arg(command);
         let succeeded = succeeds(&mut enter)?;
-        println!("{suite}: {command} ... {}", if succeeded { "ok" } else { "FAILED" });
+        println!("{release}: {command} ... {}", if succeeded { "ok" } else { "FAILED" });
         good &= succeeded;
     }
     Ok(good)
 }
 
-fn make(suite: &str, folder: &Path) -> Result<()> {
-    ensure!(suite.chars().all(|c| c.is_ascii_alphanumeric()), "{suite}: not the name of a Debian release");
+fn make(release: &str, folder: &Path) -> Result<()> {
+    ensure!(
+        release.chars().all(|c| c.is_ascii_alphanumeric()),
+        "{release}: not the name of a Debian release"
+    );
     if folder.exists() {
         fs::remove_dir_all(folder)?;
     }
     fs::create_dir_all(folder)?;
     let mut debootstrap = Command::new("debootstrap");
-    debootstrap.args(["--variant=minbase", "--include=git,curl,ca-certificates", suite]);
+    debootstrap.args(["--variant=minbase", "--include=git,curl,ca-certificates", release]);
     let made = succeeds(debootstrap.arg(folder).arg(mirror()?));
     ensure!(made.context("apt-get install debootstrap")?, "debootstrap failed; it needs root");
     copy(&sysroot()?, &folder.join(TOOLCHAIN))?;

@@ -5,6 +5,7 @@ mod arrows;
 mod check;
 mod failures;
 mod fresh_machine;
+mod lane;
 mod language;
 mod links;
 mod linux_calls;
@@ -46,9 +47,9 @@ usage: cargo xtask VERB
                      dependencies with cargo-machete. A tool that is missing is named and skipped.
   release            makes target/release-archive/radixvm-VERSION-x86_64-linux.tar.gz of what `radixvm install` installs; the same commit makes
                      an archive with the same names, owners and times
-  fresh-machine RELEASE
+  fresh-machine RELEASE [--whole]
                      make a minimal Debian of this release (bookworm, trixie) by debootstrap, as root, and run
-                     `./radixvm demo` and `./radixvm test --quick` of the last commit in it
+                     `./radixvm demo` and `./radixvm test --quick` of the last commit in it; --whole: all tests
   results [--only NAME,...]
                      measure, and write docs/results: local, pipeline, global, forkexit, designs, counters, calls, memory,
                      and native (times, for a quiet machine).
@@ -79,7 +80,7 @@ fn dispatch(words: &[&str]) -> Result<bool> {
         ["mutants", "logic", rest @ ..] => mutants::logic::run(rest),
         ["package"] => packages::verify(),
         ["release"] => release::make(),
-        ["fresh-machine", release] => fresh_machine::run(release),
+        ["fresh-machine", words @ ..] => fresh_machine::run(words),
         ["results", rest @ ..] => results::run(rest),
         ["arrows"] => arrows::print(),
         ["doc"] => {

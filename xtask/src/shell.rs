@@ -8,6 +8,7 @@ use std::thread;
 use anyhow::{Context, Result};
 
 use crate::failures::Failures;
+use crate::lane::Lane;
 use crate::root;
 use crate::tally::Tally;
 
@@ -39,28 +40,9 @@ pub fn succeeds(command: &mut Command) -> Result<bool> {
     Ok(status.success())
 }
 
-/// Runs tests of a suite, shows their output, counts them, and keeps the output of those that fail. A run
-/// that fails without a failed test counts as one: it did not build, or died.
-pub fn tests(suite: &str, command: &mut Command) -> Result<Tally> {
-    heard(suite, command, |line| println!("{line}"))
-}
-
-/// Runs two commands as [`tests`] does, at the same time. Shows the output of the second when the first has
-/// ended.
-pub fn tests_of_both(suite: &str, first: &mut Command, second: &mut Command) -> Result<Tally> {
-    let mut later = Vec::new();
-    let (one, other) = thread::scope(|scope| {
-        let other = scope.spawn(|| heard(suite, second, |line| later.push(line.to_owned())));
-        (tests(suite, first), other.join().expect("it does not panic"))
-    });
-    later.iter().for_each(|line| println!("{line}"));
-    let mut both = one?;
-    both += other?;
-    Ok(both)
-}
-
-/// Runs tests, and calls `hear` with each line of their output.
-fn heard(suite: &str, command: &mut Command, mut hear: impl FnMut(&str)) -> Result<Tally> {
+/// Runs tests of a suite, shows their output in the lane, counts them, and keeps the output of those that
+/// fail. A run that fails without a failed test counts as one: it did not build, or died.
+pub fn tests(lane: &Lane, suite: &str, command: &mut Command) -> Result<Tally> {
     command.stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
     let (mut tally, mut failures) = (Tally::default(), Failures::of(suite));
@@ -68,11 +50,25 @@ fn heard(suite: &str, command: &mut Command, mut hear: impl FnMut(&str)) -> Resu
         let line = String::from_utf8_lossy(&line?).into_owned();
         tally.hear(&line);
         failures.hear(&line)?;
-        hear(&line);
+        lane.say(&line);
     }
     if !child.wait()?.success() && tally.failed == 0 {
         tally.failed = 1;
     }
     tally.logs = failures.finish()?;
     Ok(tally)
+}
+
+/// Runs two commands as [`tests`] does, at the same time. Shows the output of the second when the first has
+/// ended.
+pub fn tests_of_both(lane: &Lane, suite: &str, first: &mut Command, second: &mut Command) -> Result<Tally> {
+    let later = Lane::held();
+    let (one, other) = thread::scope(|scope| {
+        let other = scope.spawn(|| tests(&later, suite, second));
+        (tests(lane, suite, first), other.join().expect("it does not panic"))
+    });
+    later.take().iter().for_each(|line| lane.say(line));
+    let mut both = one?;
+    both += other?;
+    Ok(both)
 }

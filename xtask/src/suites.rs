@@ -3,33 +3,50 @@
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
-use std::thread::available_parallelism;
+use std::thread::{self, available_parallelism};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 
+use crate::lane::Lane;
 use crate::shell::{cargo, target_dir, tests, tests_of_both};
 use crate::tally::Tally;
 use crate::{check, failures, mutants, root};
 
-/// A suite and the function that runs it: its tests with one of these parts in their names, or all.
+/// A suite of tests.
 struct Suite {
     name: &'static str,
-    run: fn(&[&str]) -> Result<Tally>,
+    /// Whether it runs beside the others. Guests leave cores idle while they boot and wait. Loom, Miri and
+    /// the fuzz drivers use them, have target folders of their own, and ask no clock.
+    beside: bool,
+    run: Run,
+}
+
+/// Runs the tests with one of these parts in their names, or all, and shows their output in the lane.
+type Run = fn(&[&str], &Lane) -> Result<Tally>;
+
+impl Suite {
+    const fn new(name: &'static str, run: Run) -> Self {
+        Suite { name, beside: false, run }
+    }
+
+    const fn beside(name: &'static str, run: Run) -> Self {
+        Suite { name, beside: true, run }
+    }
 }
 
 /// The quick ones first. The last three take hours: they run only where they are named, and with `--nightly`.
 const SUITES: [Suite; 10] = [
-    Suite { name: "check", run: check::all },
-    Suite { name: "unit", run: unit },
-    Suite { name: "asan", run: asan },
-    Suite { name: "guest", run: guest },
-    Suite { name: "bochs", run: bochs },
-    Suite { name: "loom", run: loom },
-    Suite { name: "miri", run: miri },
-    Suite { name: "cpus", run: cpus },
-    Suite { name: "fuzz", run: fuzz },
-    Suite { name: "mutants", run: mutants },
+    Suite::new("check", check::all),
+    Suite::new("unit", unit),
+    Suite::beside("asan", asan),
+    Suite::new("guest", guest),
+    Suite::new("bochs", bochs),
+    Suite::beside("loom", loom),
+    Suite::beside("miri", miri),
+    Suite::new("cpus", cpus),
+    Suite::new("fuzz", fuzz),
+    Suite::new("mutants", mutants),
 ];
 
 /// The number of suites that a run without words includes.
@@ -80,36 +97,73 @@ fn chosen<'a>(words: &'a [&'a str]) -> Result<Vec<Part<'a>>> {
 /// A suite, and parts of the names of the tests to run. No part stands for all tests.
 type Part<'a> = (&'a str, &'a [&'a str]);
 
+/// A suite that was run: its name, what came out, and the seconds it took.
+#[derive(Clone)]
+struct Done {
+    name: &'static str,
+    tally: Tally,
+    seconds: u64,
+}
+
+/// Runs the suites in two lanes at the same time. Shows the output of the second when the first has ended.
 fn run_each(parts: &[Part<'_>]) -> Result<bool> {
-    let mut total = Tally::default();
-    let mut lines = Vec::new();
-    for (name, names) in parts {
-        let suite = SUITES.iter().find(|suite| suite.name == *name).expect("only known suites get here");
-        println!("\n== {name}");
-        failures::forget(name)?;
-        let start = Instant::now();
-        let tally = (suite.run)(names)?;
-        lines.push(format!("{name:<7} {tally} in {} s", start.elapsed().as_secs()));
-        lines.extend(tally.logs.iter().map(|log| format!("  failed: {}", log.display())));
-        total += tally;
-    }
+    let is_beside = |(name, _): &Part<'_>| suite(name).beside;
+    let (second, first): (Vec<_>, Vec<_>) = parts.iter().partition(|part| is_beside(part));
+    let lane = Lane::held();
+    let (one, other) = thread::scope(|scope| {
+        let other = scope.spawn(|| run_lane(&second, &lane));
+        let one = run_lane(&first, &Lane::shown());
+        lane.show();
+        (one, other.join().expect("it does not panic"))
+    });
+    let done = [one?, other?].concat();
+    let total = done.iter().fold(Tally::default(), |mut sum, suite| {
+        sum += suite.tally.clone();
+        sum
+    });
     if total.is_empty() {
         bail!("no test has one of these words in its name: {}", parts[0].1.join(", "));
     }
-    println!("\n{}\n\ntests: {total}", lines.join("\n"));
+    println!();
+    done.iter().for_each(Done::print);
+    println!("\ntests: {total}");
     Ok(total.failed == 0)
+}
+
+/// Runs suites one after the other.
+fn run_lane(parts: &[Part<'_>], lane: &Lane) -> Result<Vec<Done>> {
+    let run = |(name, names): &Part<'_>| {
+        let suite = suite(name);
+        lane.say(&format!("\n== {name}"));
+        failures::forget(name)?;
+        let start = Instant::now();
+        let tally = (suite.run)(names, lane)?;
+        Ok(Done { name: suite.name, tally, seconds: start.elapsed().as_secs() })
+    };
+    parts.iter().map(run).collect()
+}
+
+fn suite(name: &str) -> &'static Suite {
+    SUITES.iter().find(|suite| suite.name == name).expect("only known suites get here")
+}
+
+impl Done {
+    fn print(&self) {
+        println!("{:<7} {} in {} s", self.name, self.tally, self.seconds);
+        self.tally.logs.iter().for_each(|log| println!("  failed: {}", log.display()));
+    }
 }
 
 /// Runs everything that needs no guest: crates, their property tests, the programs' own tests, on this
 /// machine.
-fn unit(names: &[&str]) -> Result<Tally> {
+fn unit(names: &[&str], lane: &Lane) -> Result<Tally> {
     let mut command = cargo("test --locked --workspace --exclude radixvm-kernel --no-fail-fast");
-    tests("unit", command.arg("--").args(names))
+    tests(lane, "unit", command.arg("--").args(names))
 }
 
 /// Runs tests that boot QEMU.
-fn guest(names: &[&str]) -> Result<Tally> {
-    tests("guest", guests(&format!("--test-threads={}", guests_at_once())).args(names))
+fn guest(names: &[&str], lane: &Lane) -> Result<Tally> {
+    tests(lane, "guest", guests(&format!("--test-threads={}", guests_at_once())).args(names))
 }
 
 /// Returns the command for tests that boot guests, with these words for their runner.
@@ -130,16 +184,16 @@ fn guests_at_once() -> usize {
 const FUZZ_SECONDS: &str = "5";
 
 /// Runs every test named `fuzz` under AddressSanitizer.
-fn asan(names: &[&str]) -> Result<Tally> {
+fn asan(names: &[&str], lane: &Lane) -> Result<Tally> {
     if !nightly_has("--version") {
-        println!(
+        lane.say(
             "skipped: no nightly toolchain here, which AddressSanitizer needs (rustup toolchain install nightly)"
         );
         return Ok(Tally::skip());
     }
     let mut command = drivers()?;
     command.env("FUZZ_SECONDS", env::var("FUZZ_SECONDS").unwrap_or(FUZZ_SECONDS.to_owned()));
-    tests("asan", command.args(names))
+    tests(lane, "asan", command.args(names))
 }
 
 /// Returns the command for tests named `fuzz`, built with AddressSanitizer. Its leak detector needs to trace
@@ -157,13 +211,13 @@ fn drivers() -> Result<Command> {
 }
 
 /// Boots guests with every number of CPUs.
-fn cpus(names: &[&str]) -> Result<Tally> {
-    tests("cpus", guests("--test-threads=1 --ignored --skip bochs:: --skip storms::").args(names))
+fn cpus(names: &[&str], lane: &Lane) -> Result<Tally> {
+    tests(lane, "cpus", guests("--test-threads=1 --ignored --skip bochs:: --skip storms::").args(names))
 }
 
 /// Fuzzes for a long time: each driver under AddressSanitizer, and each of the guest's storms on each number
 /// of CPUs. A number before the names is the minutes (10), unless `FUZZ_SECONDS` is set.
-fn fuzz(words: &[&str]) -> Result<Tally> {
+fn fuzz(words: &[&str], lane: &Lane) -> Result<Tally> {
     let minutes = words.first().and_then(|word| word.parse().ok());
     let names = &words[usize::from(minutes.is_some())..];
     let seconds = env::var("FUZZ_SECONDS").unwrap_or_else(|_| (minutes.unwrap_or(10) * 60_u64).to_string());
@@ -171,16 +225,16 @@ fn fuzz(words: &[&str]) -> Result<Tally> {
     storms.env("FUZZ_SECONDS", &seconds).args(names);
     let mut total = Tally::skip();
     if nightly_has("--version") {
-        total = tests("fuzz", drivers()?.env("FUZZ_SECONDS", &seconds).arg("--nocapture").args(names))?;
+        total = tests(lane, "fuzz", drivers()?.env("FUZZ_SECONDS", &seconds).arg("--nocapture").args(names))?;
     }
-    total += tests("fuzz", &mut storms)?;
+    total += tests(lane, "fuzz", &mut storms)?;
     Ok(total)
 }
 
 /// Weakens the atomic orderings of each crate that has loom models, and runs today's shard of the mutants of
 /// logic, for the crates with one of these parts in their names. A crate counts as a test that passes if all
 /// of its mutants were run: a person judges the mutants that survive.
-fn mutants(names: &[&str]) -> Result<Tally> {
+fn mutants(names: &[&str], _: &Lane) -> Result<Tally> {
     let wanted = |name: &str| names.is_empty() || names.iter().any(|part| name.contains(part));
     let mut total = Tally::default();
     for package in packages_with("loom")? {
@@ -207,12 +261,12 @@ fn nightly_has(words: &str) -> bool {
 }
 
 /// Runs the tests for CPU features that QEMU's translator lacks.
-fn bochs(names: &[&str]) -> Result<Tally> {
+fn bochs(names: &[&str], lane: &Lane) -> Result<Tally> {
     if !has_bochs() {
-        println!("skipped: no Bochs here (apt-get install bochs bochsbios vgabios)");
+        lane.say("skipped: no Bochs here (apt-get install bochs bochsbios vgabios)");
         return Ok(Tally::skip());
     }
-    tests("bochs", guests("--test-threads=1 --ignored --skip scale:: --skip storms::").args(names))
+    tests(lane, "bochs", guests("--test-threads=1 --ignored --skip scale:: --skip storms::").args(names))
 }
 
 /// Returns whether Bochs is installed, and its two ROM images, which are packages of their own.
@@ -223,7 +277,7 @@ fn has_bochs() -> bool {
 }
 
 /// Runs the models of every crate with a test named `loom`, and those of radixmap that need wider nodes.
-fn loom(names: &[&str]) -> Result<Tally> {
+fn loom(names: &[&str], lane: &Lane) -> Result<Tally> {
     let test = || cargo("test --locked --release --no-fail-fast --test loom");
     let mut all = test();
     all.args(packages_with("loom")?.iter().flat_map(|name| ["--package", name]));
@@ -231,8 +285,8 @@ fn loom(names: &[&str]) -> Result<Tally> {
     let mut wide = test();
     wide.args(["--package", "radixvm-radixmap", "--target-dir"]).arg(target_dir("loom-wide"));
     wide.env("RUSTFLAGS", "--cfg loom --cfg loom_wide");
-    let mut tally = tests("loom", all.arg("--").args(names))?;
-    tally += tests("loom-wide", wide.arg("--").args(names))?;
+    let mut tally = tests(lane, "loom", all.arg("--").args(names))?;
+    tally += tests(lane, "loom-wide", wide.arg("--").args(names))?;
     Ok(tally)
 }
 
@@ -252,15 +306,15 @@ fn packages_with(test: &str) -> Result<Vec<String>> {
 
 /// Runs the crates with unsafe code under Miri, which checks every access. It collects dead borrows more
 /// often than by default, because nodes' words are reached by many short borrows.
-fn miri(names: &[&str]) -> Result<Tally> {
+fn miri(names: &[&str], lane: &Lane) -> Result<Tally> {
     if !nightly_has("miri --version") {
-        println!("skipped: no nightly toolchain with Miri here (rustup toolchain install nightly -c miri)");
+        lane.say("skipped: no nightly toolchain with Miri here (rustup toolchain install nightly -c miri)");
         return Ok(Tally::skip());
     }
     // Miri runs one thread at a time. The radix map takes about as long as all others together.
     let others = ["sync", "percore", "refcache", "rcu", "bonsai", "baselines"];
     let (mut map, mut others) = (interpreted(&["radixmap"]), interpreted(&others));
-    tests_of_both("miri", map.args(names), others.args(names))
+    tests_of_both(lane, "miri", map.args(names), others.args(names))
 }
 
 /// Returns a command that runs Miri on these crates.
