@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_regular_file_is_not_read() {
+    fn only_regular_files_are_read() {
         let error = |path: &str| Program::load(Path::new(path)).err().unwrap();
         for path in ["/dev/zero", "/"] {
             let error = error(path);

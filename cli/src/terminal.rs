@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_on_a_terminal_is_escaped() {
+    fn control_characters_are_escaped() {
         assert_eq!(plain("a\x1b[31mb\r\x07\tc\x7f"), r"a\x1b[31mb\x0d\x07\x09c\x7f");
         assert_eq!(plain("\u{9b}2J\u{202e}x\u{2028}"), r"\u{9b}2J\u{202e}x\u{2028}");
     }

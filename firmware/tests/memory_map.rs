@@ -49,7 +49,7 @@ fn parts_of_pages_are_not_used() {
 }
 
 #[test]
-fn what_else_claims_memory_wins_in_any_order() {
+fn other_claims_to_memory_win_in_any_order() {
     let hole = reserved(2 * MIB, 3 * MIB);
     for entries in [[usable(MIB, 4 * MIB), hole], [hole, usable(MIB, 4 * MIB)]] {
         assert_eq!(regions(&map(&entries)), [(MIB, 2 * MIB), (3 * MIB, 4 * MIB)]);

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_comes_back() {
+    fn packed_data_comes_back() {
         let (user, kernel) = (0x40_0000, 0xffff_8000_0000_0000);
         assert_eq!(block(pack_block(kernel, 512, true)), (Privilege::Kernel, 512, true));
         assert_eq!(block(pack_block(user, 1, false)), (Privilege::User, 1, false));

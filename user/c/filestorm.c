@@ -39,7 +39,7 @@ static const struct { long number; const char *arguments; } calls[] = {
 
 static long count;
 static uint64_t first_seed;
-/* A page, with nothing mapped behind it. */
+/* A page. Nothing is mapped behind it. */
 static char *memory;
 
 static uint64_t next(uint64_t *state)

@@ -87,7 +87,7 @@ static void *mapper(void *unused)
 
 static int is_mapped(char *at, long pages) { return msync(at, pages * PAGE, MS_ASYNC) == 0; }
 
-/* Returns whether the mapping is whole at one of the places, with nothing of it at the other. */
+/* Returns whether one of the places has the whole mapping and the other none of it. */
 static int is_whole(void)
 {
     int first = is_mapped(places[0], PAGES);

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_is_found_without_cargo() {
+    fn built_artifacts_are_found_without_cargo() {
         let checkout = Checkout::new();
         assert_eq!(checkout.stamp().look(), Err(Stale::NotBuilt));
         checkout.build(5);

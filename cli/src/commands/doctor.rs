@@ -47,9 +47,9 @@ pub fn run() -> Result<u8> {
 fn findings() -> Result<Vec<Finding>> {
     let mut findings = vec![tool("QEMU", &qemu::program(), &["--version"], apt("qemu-system-x86"), false)];
     if place::installed().is_none() {
-        findings.extend(what_builds());
+        findings.extend(builders());
     }
-    findings.extend(what_gets_linux());
+    findings.extend(linux_fetchers());
     findings.extend([radix_kernel(), stock_kernel(), kvm_works()?]);
     Ok(findings)
 }
@@ -58,7 +58,7 @@ fn apt(package: &str) -> String {
     format!("apt-get install {package}")
 }
 
-fn what_builds() -> Vec<Finding> {
+fn builders() -> Vec<Finding> {
     let mut findings = vec![
         tool("Rust", "rustc", &["--version"], "from rustup.rs".to_owned(), false),
         tool("cargo", "cargo", &["--version"], "from rustup.rs".to_owned(), false),
@@ -70,7 +70,7 @@ fn what_builds() -> Vec<Finding> {
     findings
 }
 
-fn what_gets_linux() -> [Finding; 3] {
+fn linux_fetchers() -> [Finding; 3] {
     let comes = |what: &str| format!("comes with Debian and Ubuntu ({what} stock Linux)");
     [
         tool("apt-get", "apt-get", &["--version"], comes("fetches"), true),
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_and_does_not_work_is_not_absent() {
+    fn a_broken_tool_is_not_absent() {
         let state = |found: Option<&str>, optional, unusable| {
             Finding { name: "", found: found.map(str::to_owned), remedy: String::new(), optional, unusable }
                 .state()

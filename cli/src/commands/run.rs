@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_program_is_its_own() {
+    fn words_after_the_program_are_its_own() {
         for (words, command) in [
             ("-c 2 ./ex --cpus 3 -v -- x --", "./ex --cpus 3 -v -- x --"),
             ("--stats -- ./ex -h", "./ex -h"),

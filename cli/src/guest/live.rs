@@ -8,8 +8,8 @@
 //! | watcher | for a file that ends the run, to the queue |
 //! | two collectors | messages of QEMU, and of a kernel with a log port |
 //!
-//! QEMU is killed when the [`Live`] value is dropped, for whatever reason, and by the guard's death signal if
-//! this process does not get so far.
+//! Dropping the [`Live`] value kills QEMU. If this process dies before it drops the value, the guard's death
+//! signal does.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};

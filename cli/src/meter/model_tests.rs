@@ -72,7 +72,7 @@ fn noise_is_not_taken_for_growth() {
 }
 
 #[test]
-fn what_falls_does_not_end_at_nothing() {
+fn a_falling_curve_does_not_end_at_zero() {
     let busy = |instructions: f64| Load { waiting: instructions, ..private(instructions) };
     let points = curve(&[(4, busy(1100.0)), (8, busy(1000.0))]);
     assert_eq!(points[127].growing, points[127].steady);

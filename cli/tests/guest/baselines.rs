@@ -44,7 +44,7 @@ fn counts_that_know_zero_at_once_share_lines() {
 /// does not write to the space, which all threads read at each call and each fault. That cost three more
 /// transfers.
 #[test]
-fn who_maps_a_file_leaves_the_space_alone() {
+fn mapping_a_file_leaves_the_space_alone() {
     let options = ["--systems", "percore", "--cpus", "4"];
     let row = contend("pageshare", &options, &["pageshare", "--iterations", "300"]).remove(0);
     assert!(number(&row, "transfers", "median") <= 7.0, "{row}");
@@ -74,7 +74,7 @@ fn a_storm_on_a_mapped_file_by_every_count() {
 
 /// Without a count, a page that has left its file is lost. So the other tests can fail.
 #[test]
-fn what_nobody_counts_is_lost() {
+fn uncounted_pages_are_lost() {
     let run = run_losing(&["-c", "2", "--refs", "none"], &["pageshare", "--iterations", "20", "--json"]);
     assert_eq!(run.report()["rounds"], 40);
     assert!(run.stats["leaked_frames"].as_u64() >= Some(1), "{run:?}");

@@ -48,7 +48,7 @@ fn processes_that_take_turns_find_their_own_pages() {
 
 /// Linux promises less: the lines are consistent although other threads run meanwhile.
 #[test]
-fn what_proc_says_fits_together_while_others_work() {
+fn proc_is_consistent_while_others_work() {
     let text = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let run = run(&["--file", text, "-c", "4"], &[&compiled("maps", Compiler::Musl), text, "others"]);
     assert!(run.text().contains("while others work: ok\n"), "{run:?}");
@@ -108,12 +108,12 @@ macro_rules! made_by {
             }
 
             #[test]
-            fn what_proc_says_of_many_mappings() {
+            fn proc_lists_many_mappings() {
                 same($compiler, "regions", &["-c", "2"], &[], b"");
             }
 
             #[test]
-            fn what_proc_says_of_memory() {
+            fn proc_reports_memory() {
                 let text = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
                 same($compiler, "maps", &["--file", text, "-c", "4"], &[text], b"");
             }

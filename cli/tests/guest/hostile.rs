@@ -13,7 +13,7 @@ fn bad_arguments_get_the_errors_that_linux_gives() {
 
 /// One thread truncates a file, or reserves room in it, while the other makes it longer.
 #[test]
-fn what_a_file_has_after_a_cut_stays() {
+fn a_truncated_files_contents_stay() {
     for (cpus, tables) in [("2", "percore"), ("4", "adaptive"), ("2", "shared")] {
         let run = run(&["-c", cpus, "--tables", tables], &[&compiled("truncate_race", Compiler::Musl), "20"]);
         assert!(run.status == 0 && run.text() == "truncate_race: done\n", "{run:?}");
@@ -105,7 +105,7 @@ fn the_stacks_of_threads_weigh_when_memory_runs_out() {
 
 /// Memory that is released can be used without waiting for epochs or other CPUs.
 #[test]
-fn what_is_given_up_is_available_at_once() {
+fn released_memory_is_available_at_once() {
     // The memory of a thread is free once its CPU has done its pending work: on one CPU, before another
     // thread runs.
     for (cpus, threads, lines) in [("1", Some("threads"), 6), ("2", None, 4)] {

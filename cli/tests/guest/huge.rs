@@ -18,7 +18,7 @@ fn a_heap_that_grows_has_huge_pages_in_the_end() {
 }
 
 #[test]
-fn who_runs_the_kernel_may_not_want_them() {
+fn the_kernel_can_run_without_huge_pages() {
     assert_eq!(promotions(&["--huge", "never"], 4), 0);
     assert_eq!(promotions(&["--huge", "madvise"], 4), 0);
     assert!(promotions(&["--huge", "always"], 4) > 0);

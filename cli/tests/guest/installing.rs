@@ -23,7 +23,7 @@ fn on_the_path(name: &str) -> PathBuf {
     String::from_utf8(output.stdout).unwrap().trim().into()
 }
 
-/// Runs the installed command with nothing on the PATH but QEMU, and a cache of its own.
+/// Runs the installed command. Only QEMU is on its PATH, and its cache is its own.
 fn installed(prefix: &Path, words: &[&str]) -> Output {
     let tools = prefix.join("tools");
     if !tools.exists() {

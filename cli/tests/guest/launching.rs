@@ -39,7 +39,7 @@ fn a_dry_run_prints_a_command_that_works() {
     assert_eq!(fs::read_to_string(log).unwrap(), format!("{before}hello on stderr\n"));
 }
 
-/// The launcher is called from another folder, by its path, with nothing to do. Only the program prints
+/// The launcher is called from another folder, by its path, when everything is built. Only the program prints
 /// something.
 #[test]
 fn the_launcher_is_silent_when_nothing_is_to_be_done() {
@@ -119,7 +119,7 @@ fn without_apt_the_launcher_names_what_is_missing_and_goes_on() {
 }
 
 #[test]
-fn what_is_built_runs_without_cargo() {
+fn a_built_kernel_runs_without_cargo() {
     let mut command = radixvm();
     command.env("CARGO", "/no/such/cargo").args(["run", "show", "/proc/meminfo"]);
     let output = command.output().unwrap();
@@ -127,7 +127,7 @@ fn what_is_built_runs_without_cargo() {
 }
 
 #[test]
-fn what_must_be_built_where_nothing_can_be_is_named() {
+fn a_build_without_tools_names_what_is_missing() {
     let output = radixvm().env("CARGO_TARGET_DIR", "/etc/passwd/x").args(["run", "local"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     let said = "the programs must be built (not built here yet), and /etc/passwd cannot be written";

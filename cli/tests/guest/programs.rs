@@ -75,7 +75,7 @@ fn empty_segments_may_have_any_address() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said() {
+fn errors_in_a_file_are_reported() {
     let segment = |name, second| (name, with(name, second));
     let cases = [
         (segment("above", Segment { address: 1 << 63, ..ALL }), "outside of user space"),

@@ -41,7 +41,7 @@ fn a_dynamic_program_is_explained() {
 }
 
 #[test]
-fn what_is_no_program_is_explained() {
+fn a_file_that_is_no_program_is_explained() {
     let folder = scratch("no-programs");
     let file = |name: &str, content: &[u8]| {
         let path = folder.join(name);
@@ -73,7 +73,7 @@ fn a_named_pipe_is_not_waited_for() {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn missing_things_are_named() {
     let (status, text) = refused(&["run", "./no-such-program"]);
     assert_eq!((status, text.contains("./no-such-program")), (127, true), "{text}");
     let hello = compiled("hello", Compiler::Static);

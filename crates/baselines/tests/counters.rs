@@ -261,7 +261,7 @@ fn threads_pass_references_around() {
 }
 
 #[test]
-fn what_is_not_counted_is_never_nobodys() {
+fn an_uncounted_object_is_never_dead() {
     let pin = as_core(0);
     assert!(!Uncounted.dec(&pin, &(), ()));
     assert!(!Uncounted.settle(&pin, &()));

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_serves_may_wait() {
+    fn a_serving_core_may_wait() {
         thread_local! {
             static CALLS: Cell<u32> = const { Cell::new(0) };
         }

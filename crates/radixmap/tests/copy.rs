@@ -199,7 +199,7 @@ fn a_node_for_nothing_goes() {
 
 /// A core that clears a key of the map and then of the twin, while the map is copied, has cleared it in both.
 #[test]
-fn what_is_taken_from_both_is_in_neither() {
+fn a_value_taken_from_both_is_in_neither() {
     HELD.iter().for_each(|&held| taken_from_both(held));
 }
 

@@ -110,7 +110,7 @@ fn a_fault_in_a_folded_value() {
 
 /// Keys to the left of the failure are locked already, on three levels.
 #[test]
-fn what_was_locked_is_unlocked() {
+fn locked_slots_are_unlocked() {
     let needed = fails_cleanly(
         |map, pin| fill(map, pin, 1000..(1 << 18) + 7),
         |map, pin| lock(map, pin, 1003..(1 << 27) + 3),
@@ -184,7 +184,7 @@ fn a_fault_in_a_folded_value_with_a_second_word() {
 /// As above, but every node in which slots are held gets a side too. At the left end these are the nodes of
 /// three levels, and the two between, and at the right end one of the three new nodes.
 #[test]
-fn what_was_locked_for_second_words_is_unlocked() {
+fn slots_locked_for_second_words_are_unlocked() {
     let needed = fails_cleanly(
         |map, pin| fill(map, pin, 1000..(1 << 18) + 7),
         |map, pin| lock_wide(map, pin, 1003..(1 << 27) + 3),

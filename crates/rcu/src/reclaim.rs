@@ -100,7 +100,7 @@ impl Domain {
     }
 
     /// Waits until every read section that is open now has ended, on all cores. It waits for the other online
-    /// cores to be quiescent: call it with no lock held, and with nothing that they wait for.
+    /// cores to be quiescent, so the caller must hold no lock and nothing else that they wait for.
     ///
     /// # Panics
     /// Panics inside a read section or a callback, or if this core is offline. Panics also if code that the

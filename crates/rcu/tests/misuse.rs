@@ -103,7 +103,7 @@ fn while_it_waits(act: fn(Waiting)) -> String {
 
 /// A core that waits for others announces again and again that it is quiescent, and must be so each time.
 #[test]
-fn what_runs_in_a_wait_keeps_a_reader_or_leaves() {
+fn code_run_in_a_wait_keeps_a_reader_or_leaves() {
     let message = while_it_waits(|waiting| KEPT.set(Some(waiting.domain.read(waiting.pin))));
     assert_eq!(message, "a core is not quiescent inside a read section");
     let message = while_it_waits(|waiting| waiting.domain.offline(waiting.pin));

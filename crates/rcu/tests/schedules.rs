@@ -95,7 +95,7 @@ fn no_core_waits_for_one_that_is_offline() {
 }
 
 #[test]
-fn what_a_core_leaves_behind_is_adopted() {
+fn orphaned_callbacks_are_adopted() {
     let machine = machine(2, 10);
     machine.retire(1);
     machine.domain.offline(&core(1));

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_nothing_to_tell_goes_first() {
+    fn entries_without_a_delta_are_evicted_first() {
         let (headers, mut cache) = (headers(), DeltaCache::new(2));
         let [busy, quiet, new] = same_home(&cache, &headers);
         assert_eq!((cache.insert(busy, 0), cache.insert(quiet, 1)), (None, None), "there is room for two");

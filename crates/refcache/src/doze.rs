@@ -18,7 +18,7 @@
 //! 1. The core that took a slot has its contents alone. PARKED is stored with Release and taken with Acquire,
 //!    so everything that the owner did before it dozed happens before everything that is done on its behalf.
 //! 2. A core that finds its slot TAKEN by another joins the barrier anew. The barrier sees two cores: one
-//!    that leaves, after its last flush, and one that comes, with nothing cached.
+//!    that leaves after its last flush, and one that comes and has an empty cache.
 //! 3. A core dozes only while its slot is FREE.
 
 use sync::UnsafeCell;

@@ -266,8 +266,8 @@ impl Refcache {
     /// use. So the drain goes on as long as any core releases objects. Returns the number of objects that
     /// this core released.
     ///
-    /// Meant for shutdown, and for when memory is short. It waits for the other online cores to tick: call it
-    /// with no lock held, and with nothing that they wait for.
+    /// Meant for shutdown, and for when memory is short. It waits for the other online cores to tick, so the
+    /// caller must hold no lock and nothing else that they wait for.
     ///
     /// # Panics
     /// Panics if this core is offline (its epochs might never turn), has a [`Loan`](crate::Loan), or is

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_frozen_does_not_change() {
+    fn a_frozen_value_does_not_change() {
         let lock = FreezeLock::new(1);
         *lock.change().expect("it may change") += 1;
         lock.freeze();

@@ -22,7 +22,7 @@ fn a_spin_lock_excludes_and_publishes() {
 
 /// Loom finds a look without the lock that nothing puts behind the change.
 #[test]
-fn what_is_seen_frozen_is_the_last_value() {
+fn a_value_seen_frozen_is_the_last() {
     loom::model(|| {
         let lock = Arc::new(FreezeLock::new(0));
         let other = Arc::clone(&lock);

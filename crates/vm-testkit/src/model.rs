@@ -41,7 +41,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Returns a model with nothing mapped, in which `user` may be mapped, and the files of `disk`.
+    /// Returns a model without mappings, in which `user` may be mapped, and with the files of `disk`.
     pub fn new(user: PageRange, disk: &Disk) -> Self {
         Self { user, disk: disk.clone(), pages: BTreeMap::new() }
     }

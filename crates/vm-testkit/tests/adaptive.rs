@@ -80,7 +80,7 @@ fn two_sharers_are_known_by_name() {
 }
 
 #[test]
-fn what_a_private_sharer_has_first_the_owner_gets_without_an_interrupt() {
+fn the_owner_gets_a_private_sharers_page_without_an_interrupt() {
     let (world, _) = leaf_of(8, 2, 1);
     let more = pages(LEAF_START + 10, 10);
     touch(&world, 1, more);

@@ -84,7 +84,7 @@ fn untouched_pages_leave_and_come_back() {
 }
 
 #[test]
-fn what_is_touched_between_two_turns_stays() {
+fn a_page_touched_between_two_turns_stays() {
     on_compressed(|world, pin| {
         judge_all(world, pin);
         assert_eq!(turn(world, pin), 0);
@@ -95,7 +95,7 @@ fn what_is_touched_between_two_turns_stays() {
 }
 
 #[test]
-fn what_is_locked_or_not_worth_it_stays() {
+fn locked_and_incompressible_pages_stay() {
     on_compressed(|world, pin| {
         judge_all(world, pin);
         let locked = PageRange::new(page(START), 3).unwrap();
@@ -130,7 +130,7 @@ fn rights_and_advice_change_compressed_pages_too() {
 }
 
 #[test]
-fn what_moves_stays_compressed() {
+fn moved_pages_stay_compressed() {
     on_compressed(|world, pin| {
         let to = START + 5 * HUGE_PAGES;
         let what = Remap { from: all(), pages: PAGES, to: Placement::Fixed(page(to)), keep: true };

@@ -52,7 +52,7 @@ fn the_first_touch_of_a_block_brings_all_of_it() {
 }
 
 #[test]
-fn what_is_no_untouched_block_gets_small_pages() {
+fn a_block_that_cannot_be_huge_gets_small_pages() {
     for_each_world(|world| {
         world.machine.on(0, |pin| {
             let advice = |pages, set| world.space.advise(pin, pages, set, Flags::NONE).unwrap();

@@ -1,6 +1,6 @@
 //! A mapping moves piece by piece (`relocation.rs`): how many steps it takes, what it refuses, and where the
-//! pages are when others unmap some of them meanwhile. (Memory that runs out: `oom.rs`. Others who look:
-//! `storms.rs`.)
+//! pages are when others unmap some of them meanwhile. (`oom.rs` tests memory that runs out,
+//! `storms.rs` threads that look meanwhile.)
 
 use std::cell::Cell;
 
@@ -130,7 +130,7 @@ fn the_old_place_is_kept_if_it_is_to_be() {
 }
 
 #[test]
-fn what_is_at_the_new_place_is_replaced() {
+fn mappings_at_the_new_place_are_replaced() {
     with_tokens(|world, pin| {
         world.map(pin, Placement::Fixed(page(NEW + 4)), 20, RW, Shows::Zeroes).unwrap();
         (4..24).for_each(|by| world.store(pin, page(NEW + by), 0, 1).unwrap());
@@ -231,7 +231,7 @@ fn a_page_of_the_old_place_is_unmapped_meanwhile() {
 /// Once the new place is held, another thread maps a page of it: that stays, whether it comes before the page
 /// that moves there or after.
 #[test]
-fn what_others_map_at_the_new_place_stays() {
+fn mappings_of_others_at_the_new_place_stay() {
     let claimed = PAGES.div_ceil(MOST) + ROOM.div_ceil(MOST);
     for (at, step) in
         [0, 5, PAGES - 1].into_iter().flat_map(|by| (claimed..14).map(move |step| (NEW + by, step)))
@@ -301,7 +301,7 @@ fn a_page_of_the_old_place_is_protected_meanwhile() {
 /// The first piece has moved. Another thread maps one of its pages at the old place, and the move fails: that
 /// page stays, and the others come back.
 #[test]
-fn what_others_map_at_the_old_place_stays() {
+fn mappings_of_others_at_the_old_place_stay() {
     with_tokens(|world, pin| {
         let carried = PAGES.div_ceil(MOST) + ROOM.div_ceil(MOST) + 1;
         let disturb = |now| {

@@ -78,7 +78,7 @@ fn nothing_happens_before_all_pages_are_there_or_without_huge_frames() {
 }
 
 #[test]
-fn what_a_program_does_not_want_huge_stays_small() {
+fn unwanted_huge_pages_stay_small() {
     for_each_world(|world| {
         on_one(world, |pin| {
             world.space.advise(pin, range(0, HUGE_PAGES), Flags::NOHUGE, Flags::NONE).unwrap();
@@ -157,7 +157,7 @@ fn a_block_of_which_all_was_dropped_is_as_it_was_at_first() {
 }
 
 #[test]
-fn what_others_have_too_is_copied() {
+fn pages_of_several_spaces_are_copied() {
     for_each_world(|world| {
         fill(world, HUGE_PAGES);
         let child = on_one(world, |pin| world.fork(pin).unwrap());
@@ -198,7 +198,7 @@ fn without_a_huge_frame_nothing_changes() {
 }
 
 #[test]
-fn what_is_not_one_anonymous_mapping_is_refused() {
+fn blocks_that_are_not_one_anonymous_mapping_are_refused() {
     for_each_world(|world| {
         assert_eq!(collapse(world), Err(VmError::Mixed), "untouched");
         on_one(world, |pin| {

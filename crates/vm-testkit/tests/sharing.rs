@@ -104,7 +104,7 @@ fn beyond_the_end_is_an_error_of_its_own() {
 }
 
 #[test]
-fn what_is_sealed_is_never_writable() {
+fn a_sealed_mapping_is_never_writable() {
     on_every_design(|world, pin, file| {
         map(world, pin, range(99, 1), Prot::READ, Shows::Zeroes);
         map(world, pin, range(100, 2), RW, Shows::Sealed(file, 0));
@@ -200,7 +200,7 @@ fn a_child_inherits_what_it_was_advised_to() {
 }
 
 #[test]
-fn what_is_folded_stays_folded_in_a_child() {
+fn folded_slots_stay_folded_in_a_child() {
     on_every_design(|world, pin, _| {
         map(world, pin, range(1 << 18, 1 << 19), RW, Shows::Zeroes);
         let before = world.space.nodes().created;
@@ -302,7 +302,7 @@ fn a_large_mapping_moves_page_by_page_to_a_place_aligned_otherwise() {
 }
 
 #[test]
-fn what_was_moved_away_from_can_stay_and_is_empty() {
+fn an_old_place_that_stays_is_empty() {
     on_every_design(|world, pin, _| {
         map(world, pin, range(100, 2), RW, Shows::Zeroes);
         world.store(pin, page(100), 0, 7).unwrap();

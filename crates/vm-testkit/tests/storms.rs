@@ -109,13 +109,13 @@ fn token(at: u64) -> u64 {
 }
 
 #[test]
-fn what_moves_is_found_at_one_place_with_its_contents() {
+fn a_moved_page_is_found_at_one_place_with_its_contents() {
     Design::ALL.into_iter().for_each(|design| move_about(design, None));
 }
 
 /// Pages on their way may not be accessed: a kernel makes a thread that tries wait.
 #[test]
-fn what_moves_in_pieces_is_found_at_one_place_too() {
+fn a_page_moved_in_pieces_is_found_at_one_place_too() {
     ALL_TABLES.into_iter().for_each(|tables| move_about(Design::Radix(tables), Some(2)));
 }
 

@@ -314,8 +314,7 @@ fn discard_drops_contents_and_keeps_the_mapping() {
     });
 }
 
-/// Nothing is dropped if one page of the range is not to be, whatever the others are. Translations of the
-/// cores are still invalidated.
+/// If one page of the range must not be dropped, none is. Translations of the cores are still invalidated.
 #[test]
 fn discard_refuses_as_a_whole() {
     for_each_design(Setup::new(), |world| {

@@ -3,7 +3,7 @@
 //! ```text
 //!    tree of regions (Bonsai)                 resident pages (radix map)            the page table (Mmu)
 //!    first page -> end, mapping               page -> frame, mapping                page -> frame, rights
-//!    written by mapping operations            written by whoever holds the slot     the same
+//!    written by mapping operations            written by the holder of the slot     the same
 //!    read by faults                           of the page: the paper's PTE lock     read by hardware
 //! ```
 //!

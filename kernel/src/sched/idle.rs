@@ -1,4 +1,4 @@
-//! A core with nothing to run.
+//! A core that has no task to run.
 //!
 //! It stays in the epochs until its next tick, in case work comes back soon. Then it leaves them, so that a
 //! sleeping core never delays an epoch, and its timer rings for its sleepers only. At that tick it takes no

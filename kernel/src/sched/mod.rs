@@ -15,7 +15,7 @@
 //! | `task` | a thread as the scheduler sees it |
 //! | `switch` | the two halves of a switch |
 //! | `place` | choosing a core, idle cores, stealing, affinity |
-//! | `idle` | a core with nothing to run |
+//! | `idle` | a core that has no task to run |
 //! | `timers` | sleepers, ticks |
 //! | `work`, `attention` | work that interrupts leave to be done |
 //! | `pause` | pauses in the middle of a long call |

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_has_no_number() {
+    fn a_claim_without_a_measurement_has_no_number() {
         let curves = [curve("a", &[(1.0, 10.0)])];
         assert_eq!(Ours::Speedup("a", 80).value(&curves), None);
         assert_eq!(Ours::Ratio("a", "b", 1).value(&curves), None);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_stands_beside_what_is_predicted() {
+    fn counts_stand_beside_predictions() {
         let of = claim("a", "1", "75", Says::AtLeast(75.0), Ours::Speedup("a", 80))
             .because("small")
             .compare(&two());

@@ -310,7 +310,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_counts_are_read_again() {
         let compact = Compact::of(&results());
         let text = compact.text().unwrap();
         let again = Compact::parse(&text).unwrap();

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_a_hundredth_of_its_round_is_allowed() {
+    fn a_hundredth_of_a_round_is_allowed() {
         assert!(Comparison::new(file(1e6, 100.0), file(1e6, 185.0)).agrees());
         assert!(!Comparison::new(file(1e6, 100.0), file(1e6, 190.0)).agrees());
     }

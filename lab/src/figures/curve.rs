@@ -294,7 +294,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_is_recorded_is_the_same_curve() {
+    fn a_recorded_curve_is_the_same() {
         let drawn = filled(Plot::PerRound(2.0));
         let points = drawn.record("fig5", "local");
         assert_eq!(points.iter().map(|point| point.x).collect::<Vec<_>>()[..4], [1.0, 2.0, 4.0, 10.0]);

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_build_has_not_is_named() {
+    fn designs_missing_from_this_build_are_named() {
         assert_eq!(RADIX.system(), Ok(System::PERCORE));
         assert_eq!(Machine::Linux.system(), Ok(System::Linux));
         assert_eq!(ours("none", "percore", "refcache").system(), Err("design none".to_owned()));

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said() {
+    fn missing_runs_are_reported() {
         let mut results = results();
         results.figures[0].panels[0].series[0] = Curve { label: "RadixVM/8 MB", ..Curve::default() };
         assert!(page_of(&results).contains("Metis: RadixVM/8 MB: not in this run"));

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn missing_parts_are_named() {
         let missing = |on, program, arguments| known().missing(&series(on, Work::new(program, arguments)));
         assert_eq!(missing(RADIX, "local", &["--pages", "4"]), None);
         assert_eq!(missing(ours("odd", "percore", "refcache"), "local", &[]), Some("design odd".to_owned()));

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_come_out_has_a_reason() {
+    fn a_claim_that_does_not_hold_has_a_reason() {
         let figures = kept().figures();
         let unexplained: Vec<String> = claims(&figures)
             .iter()

@@ -162,7 +162,7 @@ mod tests {
                         55f0a1 24 r-xp 3:7 0+24\n7f21b4000 512 rw-s - 0+12 40+8\n";
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_snapshot_is_read() {
         let snapshot: Snapshot = TEXT.parse().unwrap();
         assert_eq!(snapshot.to_string(), TEXT);
         assert_eq!((snapshot.resident(), snapshot.linux.bytes()), (44, 2 * 192 + 8192));

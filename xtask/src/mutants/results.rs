@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_for_the_same_source_only() {
+    fn results_are_read_again_for_the_same_source_only() {
         let mut results = empty("1");
         results.times.insert("a::model".to_owned(), Duration::from_millis(12));
         results.outcomes.insert("f.rs\t1\t2\tload\tAcquire\tRelaxed".to_owned(), Outcome::Survived);

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_none_is_no_kernel() {
+    fn an_image_without_a_version_is_no_kernel() {
         assert_eq!(version(b"\x7fELF"), None);
         assert_eq!(version(&image(b"../x #1")), None);
         assert_eq!(version(&image(b"")), None);

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_solid_and_what_is_not_is_dashed() {
+    fn counts_are_solid_and_predictions_dashed() {
         let curves = vec![curve(&[(1.0, 10.0), (2.0, 20.0), (4.0, 40.0), (8.0, 80.0)], 4.0)];
         let svg = Chart { ideal: Some(0), ..chart(Axis::Logarithmic, curves) }.svg();
         assert_eq!(svg.matches("<polyline class=\"curve").count(), 2, "{svg}");

@@ -171,7 +171,7 @@ fn a_reference_is_kept_through_a_doze() {
 /// The core that found the zero dozes. One of two cores that tick takes it offline, and some core adopts the
 /// object.
 #[test]
-fn what_a_dozing_core_left_is_adopted() {
+fn the_queue_of_a_dozing_core_is_adopted() {
     explore(1, 3, Kind::Plain, 2, |core| {
         core.add(-1);
         let ticker = core.spawn(1, |core| core.ticks(3));

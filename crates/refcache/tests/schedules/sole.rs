@@ -91,7 +91,7 @@ fn a_sole_holder_gives_up_and_the_object_goes() {
 }
 
 #[test]
-fn what_a_sole_holder_made_anew_is_counted_from_one() {
+fn an_object_remade_by_its_sole_holder_is_counted_from_one() {
     let mut world = World::new(roomy(2));
     let object = world.watched_object(2);
     world.adjust(0, object, -1);

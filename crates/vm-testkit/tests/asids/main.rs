@@ -1,5 +1,5 @@
-//! A core whose TLB keeps what it has of the spaces that the core does not run: whatever happens meanwhile,
-//! nothing stale is ever used, and translations that no core invalidated are still there.
+//! A core whose TLB keeps the translations of spaces that the core does not run. The core never uses one that
+//! is stale, and those that no core invalidated are still there.
 
 mod core;
 mod tlb;

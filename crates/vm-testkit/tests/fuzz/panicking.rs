@@ -39,7 +39,7 @@ pub fn act_pinned(world: &World, pin: &Pinned, user: PageRange, dice: &mut Dice,
     assert!(done.is_ok() || done == Err("on purpose".to_owned()), "{done:?}");
 }
 
-/// The child is given up, whatever it has.
+/// Forks the space, and drops the child whether it is complete or not.
 fn fork(world: &World, pin: &Pinned, forks: Forks, count: &mut dyn FnMut()) {
     let Some(child) = world.sibling(pin) else { return };
     let mut made = Vec::new();

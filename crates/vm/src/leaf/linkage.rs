@@ -26,7 +26,7 @@
 //!
 //! # The states of a page with a frame
 //!
-//! | the page's word | who may translate it |
+//! | the page's word | cores that may translate it |
 //! |---|---|
 //! | `P` = 0, tracker | the cores of the tracker, in their own pages (or once, if they have linked since) |
 //! | `P` = 1 | every linked core |

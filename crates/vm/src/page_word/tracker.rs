@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  bits 17-16   15-8   7-0
-//!     0-2      second first     so many cores, by name
+//!     0-2      second first     0 to 2 cores, by number
 //!      3       one bit for each of 16 groups of cores
 //! ```
 //!

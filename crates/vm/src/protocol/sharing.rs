@@ -2,12 +2,12 @@
 //!
 //! # The states of a page
 //!
-//! | state | frame | others who have it | a translation allows |
+//! | state | frame | others that have it | a translation allows |
 //! |---|---|---|---|
 //! | untouched | none | | nothing |
 //! | alone | owned | none | the page's rights |
 //! | counted | one reference of it | pages of other spaces, after `fork` | the page's rights without writing |
-//! | shown, private | one reference of it | the backing, and who maps it | the page's rights without writing |
+//! | shown, private | one reference of it | the backing, and others that map it | the page's rights without writing |
 //! | shown, shared | one reference of it | the same | the page's rights |
 //!
 //! ```text

@@ -19,7 +19,7 @@
 //!
 //! A block of which all was dropped folds too, untouched, so that its next touch finds it as it was at first.
 //!
-//! When: whenever a program asks (MADV_COLLAPSE), whatever the pages are, and by itself when a fault has
+//! A program may ask for it (MADV_COLLAPSE) for pages of all kinds. It happens by itself when a fault has
 //! filled the first or last page of a block and all pages of it have frames of their own. A program that
 //! fills a block in order ends there. Most other faults at the ends of a block find the page beside it
 //! missing, or one of [`PROBES`], which costs a look or two.

@@ -254,7 +254,7 @@ fn a_core_fills_by_one_store() {
 
 /// The same race, while the page is invalidated.
 #[test]
-fn what_is_filled_by_one_store_is_invalidated() {
+fn a_page_filled_by_one_store_is_invalidated() {
     check(2, || {
         let world = World::new(&[0, 1], 0);
         let theirs = world.clone();

@@ -42,7 +42,7 @@ pub struct Changing {
 }
 
 impl Changing {
-    /// Creates a state with nothing under way.
+    /// Creates a state in which no change is under way.
     pub const fn new(seals: Seals) -> Self {
         Self { seals, removals: 0, is_reserving: false }
     }

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn damage_is_reported() {
         let error = |archive: &[u8]| restore(archive).unwrap_err();
         assert!(error(b"PK\x03\x04 something").contains("not an archive"));
         for length in 0..archive().len() {

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_repeats_is_kept_once() {
+    fn repeated_blocks_are_kept_once() {
         let once = input(&[(1, 200_000)]);
         let (alone, _) = pack(&once, 2, BLOCK);
         let (packed, _) = pack(&once.repeat(5), 2, BLOCK);
@@ -239,7 +239,7 @@ mod tests {
 
         /// The result is equal bit for bit, and the archive is the same for any number of threads.
         #[test]
-        fn what_is_packed_is_restored(stretches in vec((0..4_u64, 0..60_000_usize), 0..8), threads in 2..6_usize) {
+        fn packed_data_is_restored(stretches in vec((0..4_u64, 0..60_000_usize), 0..8), threads in 2..6_usize) {
             let input = input(&stretches);
             let (packed, _) = pack(&input, threads, BLOCK);
             prop_assert!(restore(&packed.archive) == Ok(input.clone()));

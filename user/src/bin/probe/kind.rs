@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_requests_are_refused() {
         assert!(Kind::parse(None, 1).unwrap_err().contains("ping-pong"));
         assert!(Kind::parse(Some("x".to_string()), 1).unwrap_err().contains("x is no kind"));
         assert!(Kind::parse(Some("false-sharing".to_string()), 65).unwrap_err().contains("64 bytes"));

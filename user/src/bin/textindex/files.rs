@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn missing_things_are_named() {
         assert!(list(&["/no/such".to_string()]).unwrap_err().to_string().contains("/no/such"));
     }
 }

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fills_the_buffer_is_cut_there() {
+    fn a_long_word_ends_with_the_buffer() {
         let parts = [(0, "aaaa".to_string()), (4, "aaaa".to_string()), (8, "aa".to_string())];
         assert_eq!(found(b"aaaaaaaaaa", 4, 3), parts);
         assert!(found(b"", 4, 3).is_empty());
