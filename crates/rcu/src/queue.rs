@@ -13,9 +13,9 @@ use core::ptr::NonNull;
 use sync::atomic::{AtomicUsize, Ordering};
 use sync::{SpinLock, UnsafeCell};
 
-/// Runs a deferred action. [`Domain::quiesce`](crate::Domain::quiesce) calls it once, and holds no lock of the
-/// domain meanwhile. It may read and defer. Calls of `quiesce` or `offline` from it panic. If it panics, it is
-/// not called again.
+/// Runs a deferred action. [`Domain::quiesce`](crate::Domain::quiesce) calls it once, and holds no lock of
+/// the domain meanwhile. It may read and defer. Calls of `quiesce` or `offline` from it panic. If it
+/// panics, it is not called again.
 pub type Callback = unsafe fn(NonNull<Head>);
 
 /// The field of an object that lets it be deferred.

@@ -16,8 +16,8 @@ use std::thread;
 use percore::{CoreId, CoreSet, Pinned};
 use refcache::{Config, Refcache};
 use vm::{
-    Access, AddressSpace, BackingError, BackingNum, Backings, CompressedNum, Event, FrameNum, Frames, Layout,
-    Mapping, Mmu, OutOfMemory, PageNum, PageRange, Placement, Prot, RadixSpace, Shot, Tables,
+    Access, AddressSpace, Backings, Event, FrameNum, Frames, Layout, Mapping, Mmu, OutOfMemory, PageNum,
+    PageRange, Placement, Prot, RadixSpace, Shot, Tables,
 };
 
 const CORES: usize = 2;
@@ -53,18 +53,6 @@ impl Mmu for HashTables {
         println!("  core {} shoots at {ipis} other core", pin.core().index());
         Shot { ipis: ipis as u32, avoided: 0 }
     }
-    fn fill_huge(&self, _: &Pinned, _: PageNum, _: FrameNum, _: Prot) -> Result<(), OutOfMemory> {
-        unreachable!("`allows_huge` says no")
-    }
-    fn users(&self, _: &Pinned) -> CoreSet {
-        unreachable!("asked of shared tables only")
-    }
-    fn entry(&self, _: Prot) -> u64 {
-        unreachable!("asked of adaptive tables only")
-    }
-    fn link(&self, _: &Pinned, _: PageNum, _: usize) -> Result<bool, OutOfMemory> {
-        unreachable!("asked of adaptive tables only")
-    }
 }
 
 /// The numbers of the free frames.
@@ -83,25 +71,7 @@ impl Frames for &'static Memory {
     fn free(&self, _: &Pinned, frame: FrameNum) {
         self.0.lock().expect("nobody panicked").push(frame);
     }
-    fn allows_huge(&self, _wanted: bool) -> bool {
-        false
-    }
-    fn alloc_huge(&self, _: &Pinned, _wanted: bool) -> Option<FrameNum> {
-        None
-    }
-    fn alloc_huge_raw(&self, _: &Pinned, _wanted: bool) -> Option<FrameNum> {
-        None
-    }
-    fn compress(&self, _: &Pinned, _: FrameNum) -> Option<CompressedNum> {
-        None
-    }
-    // The rest is for forks, huge pages, compressed memory and files, which this program does not use.
-    fn free_huge(&self, _: &Pinned, _: FrameNum) {
-        unreachable!("there are no huge pages")
-    }
-    fn fill_frame(&self, _: &Pinned, _: FrameNum, _: Option<FrameNum>) {
-        unreachable!("there are no huge pages")
-    }
+    // The rest is for forks.
     fn alloc_copy(&self, _: &Pinned, _: FrameNum) -> Option<FrameNum> {
         unreachable!("nothing forks")
     }
@@ -114,28 +84,9 @@ impl Frames for &'static Memory {
     fn unshare(&self, _: &Pinned, _: FrameNum) -> bool {
         unreachable!("nothing forks")
     }
-    fn decompress(&self, _: &Pinned, _: CompressedNum, _: FrameNum) {
-        unreachable!("nothing is compressed")
-    }
-    fn adjust_compressed(&self, _: &Pinned, _: CompressedNum, _: i64) {
-        unreachable!("nothing is compressed")
-    }
 }
 
-impl Backings for &'static Memory {
-    fn placed(&self, _: &Pinned, _: BackingNum, _: PageNum) {
-        unreachable!("there are no files")
-    }
-    fn grown(&self, _: &Pinned, _: BackingNum, _: PageNum) {
-        unreachable!("there are no files")
-    }
-    fn frame(&self, _: &Pinned, _: BackingNum, _: PageNum, _: Access) -> Result<FrameNum, BackingError> {
-        unreachable!("there are no files")
-    }
-    fn adjust(&self, _: &Pinned, _: BackingNum, _: i64) {
-        unreachable!("there are no files")
-    }
-}
+impl Backings for &'static Memory {}
 
 type Space = RadixSpace<Arc<Refcache>, HashTables, &'static Memory>;
 

@@ -8,8 +8,8 @@ use anyhow::{Result, anyhow};
 use percore::{Pinned, threads};
 use refcache::{Config, Refcache};
 use vm::{
-    Access, AddressSpace, BackingError, BackingNum, Backings, CompressedNum, FrameNum, Frames, Layout,
-    Mapping, PageNum, PageRange, Placement, Prot, RadixSpace, Tables,
+    Access, AddressSpace, BackingError, BackingNum, Backings, FrameNum, Frames, Layout, Mapping, PageNum,
+    PageRange, Placement, Prot, RadixSpace, Tables,
 };
 
 use super::snapshot::{Region, Snapshot};
@@ -106,7 +106,8 @@ fn rights(region: &Region) -> Prot {
     all.filter(|(_, has)| *has).fold(Prot::NONE, |set, (right, _)| set | right)
 }
 
-/// Memory that consists of frame numbers only.
+/// Memory that consists of frame numbers only. It has no huge frames, because the snapshot counts single
+/// pages.
 #[derive(Default)]
 struct Numbers(AtomicU64);
 
@@ -121,28 +122,11 @@ impl Frames for Numbers {
         Some(self.next())
     }
 
-    /// Refuses huge pages, because the snapshot counts single pages.
-    fn alloc_huge(&self, _: &Pinned, _: bool) -> Option<FrameNum> {
-        None
-    }
-
-    fn allows_huge(&self, _: bool) -> bool {
-        false
-    }
-
-    fn alloc_huge_raw(&self, _: &Pinned, _: bool) -> Option<FrameNum> {
-        None
-    }
-
-    fn fill_frame(&self, _: &Pinned, _: FrameNum, _: Option<FrameNum>) {}
-
     fn alloc_copy(&self, _: &Pinned, _: FrameNum) -> Option<FrameNum> {
         Some(self.next())
     }
 
     fn free(&self, _: &Pinned, _: FrameNum) {}
-
-    fn free_huge(&self, _: &Pinned, _: FrameNum) {}
 
     fn share(&self, _: &Pinned, _: FrameNum) {}
 
@@ -151,14 +135,6 @@ impl Frames for Numbers {
     fn unshare(&self, _: &Pinned, _: FrameNum) -> bool {
         false
     }
-
-    fn compress(&self, _: &Pinned, _: FrameNum) -> Option<CompressedNum> {
-        None
-    }
-
-    fn decompress(&self, _: &Pinned, _: CompressedNum, _: FrameNum) {}
-
-    fn adjust_compressed(&self, _: &Pinned, _: CompressedNum, _: i64) {}
 }
 
 impl Backings for Numbers {

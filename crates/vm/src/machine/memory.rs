@@ -9,6 +9,8 @@ use crate::{Access, BackingNum, CompressedNum, FrameNum, PageNum};
 
 /// Memory, a page at a time, under the contract of [`Memory`]. A frame is owned by one page alone, or it is
 /// *counted*: several hold a reference each.
+///
+/// Huge frames and compression are optional. The defaults say that there are none.
 pub trait Frames: Send + Sync {
     /// Returns a frame of zeroes, owned by the caller alone.
     fn alloc_zeroed(&self, pin: &Pinned) -> Option<FrameNum>;
@@ -17,18 +19,30 @@ pub trait Frames: Send + Sync {
     /// returns the first. The caller owns each of them alone, and gives them back together or one by one.
     /// Returns none if there are none, or they are better kept for others. `wanted` says that the program
     /// asked for them.
-    fn alloc_huge(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum>;
+    fn alloc_huge(&self, _pin: &Pinned, _wanted: bool) -> Option<FrameNum> {
+        None
+    }
 
     /// Returns whether pages may be huge, frames or not, with `wanted` as above.
-    fn allows_huge(&self, wanted: bool) -> bool;
+    fn allows_huge(&self, _wanted: bool) -> bool {
+        false
+    }
 
     /// Allocates as `alloc_huge` does, but with any contents, for a caller that fills each frame before
     /// another core sees it.
-    fn alloc_huge_raw(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum>;
+    fn alloc_huge_raw(&self, _pin: &Pinned, _wanted: bool) -> Option<FrameNum> {
+        None
+    }
 
-    /// Fills `frame`, which the caller owns alone and no core translates, with the bytes of `from`, or with
-    /// zeroes.
-    fn fill_frame(&self, pin: &Pinned, frame: FrameNum, from: Option<FrameNum>);
+    /// Fills `frame`, which is one of [`alloc_huge_raw`](Frames::alloc_huge_raw), which the caller owns alone
+    /// and no core translates, with the bytes of `from`, or with zeroes.
+    ///
+    /// # Panics
+    /// The default panics. So do those of the methods below for huge frames and compressed contents: a
+    /// machine that has them implements these methods.
+    fn fill_frame(&self, _pin: &Pinned, _frame: FrameNum, _from: Option<FrameNum>) {
+        unreachable!("{NO_HUGE}")
+    }
 
     /// Returns a copy of the bytes of `from`, owned by the caller alone.
     fn alloc_copy(&self, pin: &Pinned, from: FrameNum) -> Option<FrameNum>;
@@ -38,7 +52,9 @@ pub trait Frames: Send + Sync {
 
     /// Takes back all frames of [`alloc_huge`](Frames::alloc_huge), of which `first` is the first, as
     /// [`free`](Frames::free) takes one.
-    fn free_huge(&self, pin: &Pinned, first: FrameNum);
+    fn free_huge(&self, _pin: &Pinned, _first: FrameNum) {
+        unreachable!("{NO_HUGE}")
+    }
 
     /// A frame that the caller owns alone becomes counted, with one reference: the caller's.
     fn share(&self, pin: &Pinned, frame: FrameNum);
@@ -55,16 +71,26 @@ pub trait Frames: Send + Sync {
     /// Takes `frame`, which the caller owns alone and no core can reach, and keeps its bytes in less memory,
     /// with one holder: the caller. None: that is not worth it, and the frame is the caller's still. Needs no
     /// memory.
-    fn compress(&self, pin: &Pinned, frame: FrameNum) -> Option<CompressedNum>;
+    fn compress(&self, _pin: &Pinned, _frame: FrameNum) -> Option<CompressedNum> {
+        None
+    }
 
     /// Fills `frame`, which the caller owns alone and no core translates, with the contents `compressed`. The
     /// caller keeps its reference of them.
-    fn decompress(&self, pin: &Pinned, compressed: CompressedNum, frame: FrameNum);
+    fn decompress(&self, _pin: &Pinned, _compressed: CompressedNum, _frame: FrameNum) {
+        unreachable!("{NO_COMPRESSED}")
+    }
 
     /// Adds `by` references to `compressed`, of which the caller holds one, and frees it when the count
     /// reaches zero.
-    fn adjust_compressed(&self, pin: &Pinned, compressed: CompressedNum, by: i64);
+    fn adjust_compressed(&self, _pin: &Pinned, _compressed: CompressedNum, _by: i64) {
+        unreachable!("{NO_COMPRESSED}")
+    }
 }
+
+const NO_HUGE: &str = "a machine with huge frames implements this method";
+const NO_COMPRESSED: &str = "a machine that compresses implements this method";
+const NO_BACKINGS: &str = "a machine with backings implements this method";
 
 /// Why a backing has no frame for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,12 +105,19 @@ pub enum BackingError {
 ///
 /// A backing is counted in pages: each mapped page, touched or not, is one reference. So folding and
 /// expanding change nothing, and anonymous memory costs nothing.
+///
+/// # Panics
+/// The default methods panic. They are for a machine without backings, whose mappings are all anonymous.
 pub trait Backings: Send + Sync {
     /// A mapping of `backing` begins at `start`. Told once, with the range locked, before any page shows it.
-    fn placed(&self, pin: &Pinned, backing: BackingNum, start: PageNum);
+    fn placed(&self, _pin: &Pinned, _backing: BackingNum, _start: PageNum) {
+        unreachable!("{NO_BACKINGS}")
+    }
 
     /// A mapping of `backing` has grown, and ends before `end`. Told before any of the new pages shows it.
-    fn grown(&self, pin: &Pinned, backing: BackingNum, end: PageNum);
+    fn grown(&self, _pin: &Pinned, _backing: BackingNum, _end: PageNum) {
+        unreachable!("{NO_BACKINGS}")
+    }
 
     /// Returns the counted frame that holds virtual page `page` of a mapping of `backing`, with one reference
     /// for the caller. The page's slot is locked until the frame is mapped, or given back.
@@ -100,15 +133,19 @@ pub trait Backings: Send + Sync {
     /// See [`BackingError`].
     fn frame(
         &self,
-        pin: &Pinned,
-        backing: BackingNum,
-        page: PageNum,
-        access: Access,
-    ) -> Result<FrameNum, BackingError>;
+        _pin: &Pinned,
+        _backing: BackingNum,
+        _page: PageNum,
+        _access: Access,
+    ) -> Result<FrameNum, BackingError> {
+        unreachable!("{NO_BACKINGS}")
+    }
 
     /// The number of pages that refer to `backing` changes by `pages`. The caller of `map` keeps it alive
     /// until then.
-    fn adjust(&self, pin: &Pinned, backing: BackingNum, pages: i64);
+    fn adjust(&self, _pin: &Pinned, _backing: BackingNum, _pages: i64) {
+        unreachable!("{NO_BACKINGS}")
+    }
 }
 
 /// Everything that a space needs of a machine's memory.

@@ -51,6 +51,10 @@ pub struct Shot {
 /// The first three are checked at each call where debug assertions are on, and break with a panic
 /// (`contract.rs`). Refcache and RCU refuse epoch work always. Only the machine sees what it serves: the
 /// simulated one checks that at each turn of a wait.
+///
+/// # Panics
+/// The defaults of the methods that are called only with huge frames, or only with one kind of [`Tables`],
+/// panic. A machine that has them implements these methods.
 pub trait Mmu: Send + Sync {
     /// Returns how the cores share translations. The answer never changes.
     fn tables(&self) -> Tables;
@@ -69,8 +73,15 @@ pub trait Mmu: Send + Sync {
     ///
     /// # Errors
     /// As `fill`.
-    fn fill_huge(&self, pin: &Pinned, first: PageNum, frame: FrameNum, prot: Prot)
-    -> Result<(), OutOfMemory>;
+    fn fill_huge(
+        &self,
+        _pin: &Pinned,
+        _first: PageNum,
+        _frame: FrameNum,
+        _prot: Prot,
+    ) -> Result<(), OutOfMemory> {
+        unreachable!("a machine with huge frames implements this method")
+    }
 
     /// Removes every translation of `pages` from this core's table or from the one table, and from this
     /// core's TLB. A huge one that reaches beyond `pages` goes as a whole. Cannot fail, and pages without a
@@ -92,12 +103,16 @@ pub trait Mmu: Send + Sync {
 
     /// Cores that may hold translations of this space in their TLBs. Asked only of [`Tables::Shared`], after
     /// `clear`: a core that joins later must not see what `clear` removed before.
-    fn users(&self, pin: &Pinned) -> CoreSet;
+    fn users(&self, _pin: &Pinned) -> CoreSet {
+        unreachable!("a machine with one table for all implements this method")
+    }
 
     /// Returns a table entry for a page with the rights `prot`, which are not none, without the frame in bits
     /// 12 to 51: bit 0, which makes it an entry, and bits 1 to 8 and 63. It is marked accessed and dirty.
     /// Called only with [`Tables::Adaptive`].
-    fn entry(&self, prot: Prot) -> u64;
+    fn entry(&self, _prot: Prot) -> u64 {
+        unreachable!("{NO_LEAVES}")
+    }
 
     /// Lets this core translate the 512 pages around `page` through `leaf`, the address of the frame that has
     /// their entries. The core's own table page for them goes, with what came from it in the TLB. Returns
@@ -105,8 +120,12 @@ pub trait Mmu: Send + Sync {
     ///
     /// # Errors
     /// No memory for an upper table. Then nothing has changed.
-    fn link(&self, pin: &Pinned, page: PageNum, leaf: usize) -> Result<bool, OutOfMemory>;
+    fn link(&self, _pin: &Pinned, _page: PageNum, _leaf: usize) -> Result<bool, OutOfMemory> {
+        unreachable!("{NO_LEAVES}")
+    }
 }
+
+const NO_LEAVES: &str = "a machine with adaptive tables implements this method";
 
 impl<M: Mmu + ?Sized> Mmu for Arc<M> {
     fn tables(&self) -> Tables {

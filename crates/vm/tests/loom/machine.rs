@@ -112,10 +112,6 @@ impl Mmu for Machine {
         Ok(())
     }
 
-    fn fill_huge(&self, _: &Pinned, _: PageNum, _: FrameNum, _: Prot) -> Result<(), OutOfMemory> {
-        unreachable!("nothing is huge")
-    }
-
     fn clear(&self, pin: &Pinned, pages: PageRange) {
         pages.iter().for_each(|page| self.set(page, None));
         self.flush(pin.core(), pages);

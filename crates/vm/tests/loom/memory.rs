@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loom::sync::{Mutex, MutexGuard};
 use percore::Pinned;
-use vm::{Access, BackingError, BackingNum, Backings, CompressedNum, FrameNum, Frames, PageNum};
+use vm::{Backings, CompressedNum, FrameNum, Frames};
 
 #[derive(Clone, Default)]
 pub struct Memory(Arc<Mutex<State>>);
@@ -138,42 +138,7 @@ impl Frames for Memory {
             state.compressed.remove(&compressed.get());
         }
     }
-
-    fn alloc_huge(&self, _: &Pinned, _: bool) -> Option<FrameNum> {
-        None
-    }
-
-    fn allows_huge(&self, _: bool) -> bool {
-        false
-    }
-
-    fn alloc_huge_raw(&self, _: &Pinned, _: bool) -> Option<FrameNum> {
-        None
-    }
-
-    fn fill_frame(&self, _: &Pinned, _: FrameNum, _: Option<FrameNum>) {
-        unreachable!("nothing is huge")
-    }
-
-    fn free_huge(&self, _: &Pinned, _: FrameNum) {
-        unreachable!("nothing is huge")
-    }
 }
 
-impl Backings for Memory {
-    fn placed(&self, _: &Pinned, _: BackingNum, _: PageNum) {
-        unreachable!("all mappings are anonymous")
-    }
-
-    fn grown(&self, _: &Pinned, _: BackingNum, _: PageNum) {
-        unreachable!("all mappings are anonymous")
-    }
-
-    fn frame(&self, _: &Pinned, _: BackingNum, _: PageNum, _: Access) -> Result<FrameNum, BackingError> {
-        unreachable!("all mappings are anonymous")
-    }
-
-    fn adjust(&self, _: &Pinned, _: BackingNum, _: i64) {
-        unreachable!("all mappings are anonymous")
-    }
-}
+/// All mappings are anonymous.
+impl Backings for Memory {}
