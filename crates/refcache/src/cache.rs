@@ -141,4 +141,29 @@ mod tests {
         cache.flush(|evicted| (left[at], at) = (Some(evicted), at + 1));
         assert_eq!(left, [Some((quiet, 1)), Some((new, 1)), None]);
     }
+
+    #[test]
+    fn an_entry_without_a_delta_is_evicted_from_home_too() {
+        let (headers, mut cache) = (headers(), DeltaCache::new(2));
+        let [busy, quiet, new] = same_home(&cache, &headers);
+        assert_eq!((cache.insert(busy, 1), cache.insert(quiet, 0)), (None, None), "the last is at home");
+        assert_eq!(cache.insert(new, 1), Some((quiet, 0)));
+    }
+
+    #[test]
+    fn objects_are_spread_over_the_slots() {
+        let (headers, cache) = (headers(), DeltaCache::new(64));
+        let mut is_home = [false; 64];
+        headers.iter().for_each(|header| is_home[cache.at(NonNull::from(header))] = true);
+        assert!(is_home.iter().filter(|is_home| **is_home).count() > 16);
+    }
+
+    #[test]
+    fn two_slots_are_neighbours_of_each_other() {
+        let neighbours = |slots: usize| {
+            let cache = DeltaCache::new(slots);
+            core::array::from_fn::<_, 4, _>(|at| if at < slots { cache.next_to(at) } else { at })
+        };
+        assert_eq!((neighbours(4), neighbours(2), neighbours(1)), ([1, 0, 3, 2], [1, 0, 2, 3], [0, 1, 2, 3]));
+    }
 }
