@@ -9,13 +9,20 @@ use crate::harness::{Compiler, compiled, radixvm_within, scratch};
 
 /// Sizes at which each build keeps the promise of the design.
 const GATED: &str = "2,4,8";
-/// The mean transfers per round that ticks and epochs may cost.
-const APART: f64 = 0.05;
-/// The same for programs whose rate the host decides. Threads that sleep wake at different times on a busy
-/// host, and an epoch that turns while some are awake moves lines (17 in 279 rounds were seen). A tick takes
-/// as long as dozens of short rounds, which the other CPU does alone (52 of 998). A line that each round
-/// moves would cost 1.0.
-const BY_THE_HOST: f64 = 0.5;
+/// The transfers of a timer tick, which drives the epochs: 35 to 74 in 8 to 12 ticks were seen.
+const OF_A_TICK: f64 = 10.0;
+/// The transfers of a CPU that are of no tick: in the window it reads some lines for the first time since
+/// another CPU wrote them. 18 at 8 CPUs were seen.
+const FIRST_READS: f64 = 4.0;
+/// The mean transfers per round of threads that sleep. On a busy host they wake at different times, and an
+/// epoch that turns while some are awake moves lines (17 in 279 rounds were seen, and 80 in 248). A line that
+/// each round moves would cost 1.0.
+const OF_SLEEPERS: f64 = 0.5;
+/// The rounds of the racing probe that another CPU does alone during a tick. The longest tick that was seen
+/// has 25,000 instructions, as many as 76 rounds.
+const ROUNDS_OF_A_TICK: f64 = 100.0;
+/// The rounds without a transfer after which racing threads have moved apart.
+const MOVED_APART: f64 = 10.0;
 
 fn output(options: &[&str], words: &[&str]) -> Output {
     // Two stock kernels may need time to boot one after the other. The failure of the second is then
@@ -39,6 +46,11 @@ fn on_radix(name: &str, cpus: &str, words: &[&str]) -> Vec<Value> {
 /// Returns a percentile, or the mean, of a count.
 pub fn number(row: &Value, count: &str, of: &str) -> f64 {
     row[count][of].as_f64().unwrap_or_else(|| panic!("no {of} of {count}: {row}"))
+}
+
+/// Returns a count of all rounds together.
+fn in_the_window(row: &Value, count: &str) -> f64 {
+    (number(row, count, "mean") * row["rounds"].as_f64().unwrap()).round()
 }
 
 /// Checks that every round of a probe costs exactly this many transfers, not only the median.
@@ -106,27 +118,31 @@ fn an_access_over_two_lines_costs_two() {
     probe("split", 2.0 + 2.0);
 }
 
-/// Threads that add in rounds of some 250 instructions, without turns, alternate as long as none of them runs
-/// ahead by much of a round. The lowest tenth of the rounds is not asserted: on a busy host up to 300 of 998
-/// rounds had no transfer. Timer ticks, during which the other CPU adds alone, are the likely cause. This was
-/// not measured.
+/// Threads that add in rounds of some 330 instructions, without turns, alternate as long as none of them runs
+/// ahead by much of a round.
 #[test]
 fn short_rounds_have_a_small_slack() {
-    for row in on_radix("racing", "2,4", &["probe", "racing"]) {
+    for row in on_radix("racing", "2,4", &["probe", "racing", "--iterations", "5000"]) {
         assert!(5.0 * row["slack"].as_f64().unwrap() <= number(&row, "instructions", "median"), "{row}");
-        for of in ["median", "p90"] {
+        for of in ["p10", "median", "p90"] {
             assert_eq!(number(&row, "transfers", of), 1.0, "{of}: {row}");
         }
-        assert!(number(&row, "transfers", "mean") >= 1.0 - BY_THE_HOST, "{row}");
+        let missing = row["rounds"].as_f64().unwrap() - in_the_window(&row, "transfers");
+        let of_ticks = ROUNDS_OF_A_TICK * in_the_window(&row, "ticks");
+        assert!(missing <= of_ticks + row["escapes"].as_f64().unwrap() + MOVED_APART, "{missing}: {row}");
     }
     let options = ["--systems", "percore", "--cpus", "2", "--slack", "200"];
     assert!(refused(&options, &["probe", "racing"]).contains("too short for a slack of 200"));
 }
 
-/// Checks that nothing is shared but ticks and epochs, and that no core is interrupted.
+/// Checks that nothing is shared except by ticks and first reads, however many rounds there are, and that no
+/// core is interrupted.
 pub fn is_private(row: &Value) {
     assert_eq!(number(row, "transfers", "median"), 0.0, "{row}");
-    assert!(number(row, "transfers", "mean") <= APART, "{row}");
+    let transfers = in_the_window(row, "transfers");
+    let cpus = row["cpus"].as_f64().unwrap();
+    let allowed = OF_A_TICK * in_the_window(row, "ticks") + FIRST_READS * cpus;
+    assert!(transfers <= allowed, "{transfers} transfers, {allowed} allowed: {row}");
     assert_eq!((number(row, "ipis", "mean"), number(row, "ipi_targets", "mean")), (0.0, 0.0), "{row}");
 }
 
@@ -211,7 +227,7 @@ fn threads_that_sleep_share_nothing() {
         for of in ["p10", "median", "p90"] {
             assert_eq!(number(&row, "transfers", of), 0.0, "{of}: {row}");
         }
-        assert!(number(&row, "transfers", "mean") <= BY_THE_HOST, "{row}");
+        assert!(number(&row, "transfers", "mean") <= OF_SLEEPERS, "{row}");
         assert_eq!((number(&row, "ipis", "mean"), number(&row, "ipi_targets", "mean")), (0.0, 0.0), "{row}");
     }
 }

@@ -22,7 +22,7 @@ pub enum Kind {
     Readers,
     /// All threads add, by an instruction each, to a word that lies on two lines, in turn.
     Split,
-    /// All threads add to one counter and compute between their adds, evenly spread over a round of some 250
+    /// All threads add to one counter and compute between their adds, evenly spread over a round of some 330
     /// instructions. There are no turns: they alternate as long as no thread is ahead by much of a round.
     Racing,
 }

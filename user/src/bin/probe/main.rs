@@ -44,6 +44,9 @@ const ACCESS: usize = 1;
 const ADDS: u64 = 16;
 /// Steps of computing, of four instructions each, in a round of the racing kind.
 const STEPS: usize = 48;
+/// Steps that take as long as half a round of the racing kind, which has some 100 instructions besides its
+/// steps.
+const HALF_A_ROUND: usize = 40;
 /// Offset of the word of the split kind: four of its bytes lie on the next line.
 const SPLIT: usize = 60;
 
@@ -96,13 +99,14 @@ impl Ground {
     }
 
     /// Adds to the word, and waits for half a round if no other thread has added since this one did. Threads
-    /// whose adds nearly coincide are kept in step, but in no order. This moves them apart, once.
+    /// whose adds nearly coincide are kept in step, but in no order. This moves them apart, once. Thread 0
+    /// never waits: two threads that both moved would meet again.
     fn add_in_turn(&self, index: usize) {
         let last = &self.own[index].0;
         let before = self.word.0.fetch_add(1, Relaxed);
-        if before == last.load(Relaxed) + 1 {
-            compute(STEPS / 2);
-        }
+        let moves = usize::from(index > 0) & usize::from(before == last.load(Relaxed) + 1);
+        // Without a branch: otherwise thread 0 would execute fewer instructions, and drift.
+        compute(black_box(moves) * HALF_A_ROUND);
         last.store(before, Relaxed);
     }
 
@@ -132,9 +136,11 @@ fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }
 
-/// Takes a little time, and no memory but the stack.
+/// Takes four instructions a step, and no memory but the stack. It is not inlined: the compiler would turn a
+/// known number of steps into as many single stores.
+#[inline(never)]
 fn compute(steps: usize) {
-    (0..steps).for_each(|step| _ = black_box(step));
+    (0..black_box(steps)).for_each(|step| _ = black_box(step));
 }
 
 fn round(kind: Kind, ground: &Ground, worker: &Worker, place: &mut RingPosition) {
