@@ -22,7 +22,7 @@ const CHECKS: [Check; 11] = [
     ("ARCHITECTURE.md shows the rooms", arrows::check_pictures),
     ("docs/guide/linux-calls.md is the kernel's table", linux_calls::check),
     ("links of the pages lead somewhere", links::check),
-    ("language of comments and pages", language::check),
+    ("language of comments, pages and messages", language::check),
     ("counts of README.md are those of docs/results", results::check),
 ];
 

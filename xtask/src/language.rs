@@ -1,7 +1,8 @@
-//! Checks the language of comments and pages: the length of comment lines, words that we replaced by standard
-//! ones, the share of semicolons, and the glossary.
+//! Checks the language of comments, pages and messages: the length of comment lines, words that we replaced
+//! by standard ones, the share of semicolons, and the glossary.
 
 mod glossary;
+mod messages;
 mod paragraphs;
 mod semicolons;
 mod words;
@@ -19,7 +20,7 @@ const HISTORY: [&str; 2] = ["docs/history/", "CHANGELOG.md"];
 /// The sources of this check, which quote the words.
 const QUOTES: &str = "xtask/src/language/";
 
-/// Returns whether all comments and pages follow the rules, and prints the lines that do not.
+/// Returns whether all comments, pages and messages follow the rules, and prints the lines that do not.
 pub fn check() -> Result<bool> {
     let mut faults = glossary::faults()?;
     let mut semicolons = Semicolons::default();
@@ -33,6 +34,9 @@ pub fn check() -> Result<bool> {
         let mut found = if is_history { Vec::new() } else { words::old_names(&text) };
         let paragraphs = paragraphs(&name, &text);
         found.extend(sentences_and_columns(&name, &text, &paragraphs));
+        if messages::are_checked(&name) {
+            found.extend(messages::of_literals(&text).iter().flat_map(Paragraph::faults));
+        }
         if !name.ends_with(".md") {
             semicolons.add(&name, &paragraphs);
         }

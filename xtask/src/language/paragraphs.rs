@@ -86,7 +86,7 @@ fn sentences(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// Splits numbered lines into paragraphs. Empty lines, headings, items of lists and rows of tables separate them, and
 /// fenced blocks belong to none.
-fn paragraphs<'t>(lines: impl Iterator<Item = (usize, &'t str)>) -> Vec<Paragraph> {
+pub fn numbered_paragraphs<'t>(lines: impl Iterator<Item = (usize, &'t str)>) -> Vec<Paragraph> {
     let (mut all, mut last, mut fenced) = (vec![Paragraph::default()], 0, false);
     for (number, line) in lines {
         let text = line.trim();
@@ -118,13 +118,13 @@ fn is_item(text: &str) -> bool {
 
 /// Returns the paragraphs of a Markdown page.
 pub fn of_page(text: &str) -> Vec<Paragraph> {
-    paragraphs(text.lines().enumerate().map(|(at, line)| (at + 1, line)))
+    numbered_paragraphs(text.lines().enumerate().map(|(at, line)| (at + 1, line)))
 }
 
 /// Returns the paragraphs of the comments of Rust source.
 pub fn of_rust(text: &str) -> Vec<Paragraph> {
     let numbered = text.lines().enumerate();
-    paragraphs(numbered.filter_map(|(at, line)| Some((at + 1, rust_comment(line)?))))
+    numbered_paragraphs(numbered.filter_map(|(at, line)| Some((at + 1, rust_comment(line)?))))
 }
 
 /// Returns the comment of a line of Rust, without its marker.
@@ -136,7 +136,9 @@ fn rust_comment(line: &str) -> Option<&str> {
 
 /// Returns the paragraphs of the comments of C source.
 pub fn of_c(text: &str) -> Vec<Paragraph> {
-    paragraphs(c_comments(text).into_iter().map(|(line, text)| (line, text.trim_matches(['*', '/', ' ']))))
+    numbered_paragraphs(
+        c_comments(text).into_iter().map(|(line, text)| (line, text.trim_matches(['*', '/', ' ']))),
+    )
 }
 
 /// Returns the parts of lines of C that are comments, with their lines.
