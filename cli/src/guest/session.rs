@@ -148,7 +148,7 @@ pub fn run(plan: Plan, notice: &mut Reader<'_>) -> Result<Outcome> {
 /// Runs a guest without notices.
 ///
 /// # Errors
-/// Those of [`run`], and a signal to this process, with the status that a shell expects.
+/// Returns the errors of [`run`], and a signal to this process, with the status that a shell expects.
 pub fn run_unwatched(plan: Plan) -> Result<Outcome> {
     let outcome = run(plan, &mut |_| {})?;
     match outcome.end {

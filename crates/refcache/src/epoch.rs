@@ -286,7 +286,7 @@ impl Refcache {
         while self.epoch() < quiet_since + QUIET_EPOCHS && !self.seem_in_use_since(&progress) && go_on() {
             // Checked in each round, since `go_on` and the host's wait may run any code.
             assert!(self.is_online(pin), "a core that is offline cannot force epochs");
-            self.forced.fetch_max(self.epoch() + QUIET_EPOCHS, Ordering::Relaxed);
+            self.forced.fetch_max(quiet_since + QUIET_EPOCHS, Ordering::Relaxed);
             let tick = self.tick(pin);
             freed += tick.freed;
             // Read first: an object that has left a queue by now counts as released.

@@ -215,3 +215,16 @@ fn a_visit_that_panics_ends() {
     assert!(message.contains("a core with a Loan"), "{message}");
     assert!(domain.is_online(&pin), "it has a loan for ever");
 }
+
+#[test]
+fn a_visit_that_panics_with_a_loan_stays() {
+    let (domain, _core) = alone();
+    let pin = percore::pin();
+    domain.offline(&pin);
+    let visit = || {
+        std::mem::forget(domain.loan(&pin));
+        panic!();
+    };
+    attempt(|| domain.while_online(&pin, visit)).map(drop).unwrap_err();
+    assert!(domain.is_online(&pin));
+}

@@ -66,7 +66,7 @@ impl Forks {
     /// Makes `child` a copy of `space`.
     ///
     /// # Errors
-    /// Those of [`AddressSpace::fork`].
+    /// Returns the errors of [`AddressSpace::fork`].
     pub fn fork(
         self,
         space: &dyn AddressSpace,
@@ -120,7 +120,7 @@ impl World {
     /// design cannot. A piece that finds no memory ends the move.
     ///
     /// # Errors
-    /// Those of the space.
+    /// Returns the errors of the space.
     pub fn remap_in_pieces(
         &self,
         pin: &Pinned,
@@ -149,7 +149,7 @@ impl World {
     /// Forks a child of the space, which the test ends.
     ///
     /// # Errors
-    /// Those of `AddressSpace::fork`. Then there is no child.
+    /// Returns the errors of `AddressSpace::fork`. Then there is no child.
     pub fn fork(&self, pin: &Pinned) -> Result<World, VmError> {
         self.fork_as(pin, Forks::AtOnce)
     }
@@ -157,7 +157,7 @@ impl World {
     /// Forks a child of the space by one of the ways to fork.
     ///
     /// # Errors
-    /// Those of `AddressSpace::fork`. Then there is no child.
+    /// Returns the errors of `AddressSpace::fork`. Then there is no child.
     pub fn fork_as(&self, pin: &Pinned, forks: Forks) -> Result<World, VmError> {
         self.fork_by(pin, |child, fork_backing| forks.fork(&*self.space, pin, child, fork_backing))
     }

@@ -252,7 +252,7 @@ impl Memory {
     /// the memory.
     ///
     /// # Errors
-    /// Those of the program's own faults.
+    /// Returns the errors of the program's own faults.
     pub fn fault_from_outside(&self, at: VirtAddr, access: Access) -> Result<Fault, FaultError> {
         self.heap.while_not_copied(|| self.space.fault(&pin(), at, access))
     }

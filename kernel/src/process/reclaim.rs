@@ -158,7 +158,7 @@ impl Shortage for FaultError {
 /// no lock.
 ///
 /// # Errors
-/// Those of `operation`.
+/// Returns the errors of `operation`.
 #[inline]
 pub fn retry<R, E: Shortage>(operation: impl FnMut() -> Result<R, E>) -> Result<R, E> {
     retry_with(Reclaim::of_call(), operation)
@@ -181,7 +181,7 @@ fn retry_with<R, E: Shortage>(
 /// a lock or is killed.
 ///
 /// # Errors
-/// Those of `allocate`.
+/// Returns the errors of `allocate`.
 pub fn retry_on_enomem<R>(at: u64, allocate: impl Fn() -> Result<R, Errno>) -> Result<R, Errno> {
     loop {
         match retry_with(Reclaim::new(), &allocate) {
@@ -195,7 +195,7 @@ pub fn retry_on_enomem<R>(at: u64, allocate: impl Fn() -> Result<R, Errno>) -> R
 /// If it fails with EFAULT, faults the page in without the locks and calls `locked` again.
 ///
 /// # Errors
-/// Those of `locked`, and EAGAIN if the page is lost again each time.
+/// Returns the errors of `locked`, and EAGAIN if the page is lost again each time.
 pub fn under_lock<R>(
     at: u64,
     access: Access,

@@ -127,7 +127,7 @@ fn protect_below_top(task: &Task, pages: PageRange, prot: Prot) -> Outcome {
 /// Calls `operation` for those of `pages` that are in user space. The others are treated as a hole.
 ///
 /// # Errors
-/// Those of `operation`, and `NotMapped` if there are others.
+/// Returns the errors of `operation`, and `NotMapped` if there are others.
 pub(super) fn in_user_space(
     pages: PageRange,
     operation: impl FnOnce(PageRange) -> Result<(), VmError>,

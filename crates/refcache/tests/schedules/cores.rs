@@ -1,6 +1,6 @@
 //! Cores that come and go, and forced epochs.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
@@ -187,6 +187,47 @@ fn a_drain_of_nothing_takes_three_epochs() {
 
 thread_local! {
     static MACHINE: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
+}
+
+/// A host that ticks rarely asks whether an epoch is forced.
+#[test]
+fn epochs_are_forced_during_a_drain_only() {
+    let world = World::new(roomy(1));
+    (0..10).for_each(|_| _ = world.tick(0));
+    assert!(!world.refcache.is_forced());
+    let (was_forced, turns) = (Cell::new(true), Cell::new(0));
+    world.refcache.drain_while(world.pin(0), || {
+        // The first look is before the drain forces anything.
+        was_forced
+            .set(was_forced.get() && (turns.replace(turns.get() + 1) == 0 || world.refcache.is_forced()));
+        true
+    });
+    assert!(was_forced.get() && turns.get() == 3, "{} turns", turns.get());
+    assert!(!world.refcache.is_forced());
+}
+
+#[test]
+fn a_drain_alone_waits_for_no_core() {
+    let world = World::new(roomy(1));
+    let waiting = threads::enter(CoreId::new(98));
+    waiting.on_relax(|| panic!("no other core is online"));
+    world.refcache.drain(world.pin(0));
+}
+
+/// Three objects are locked by their owner. Each is reviewed every two epochs.
+#[test]
+fn a_drain_gives_up_after_sixteen_epochs() {
+    let mut world = World::new(roomy(1));
+    (0..10).for_each(|_| _ = world.tick(0));
+    for _ in 0..3 {
+        let locked = world.weak_object(1);
+        locked.object().word.0.fetch_or(1, Ordering::Relaxed);
+        world.adjust(0, locked, -1);
+    }
+    let epoch = world.refcache.epoch();
+    assert_eq!(world.refcache.drain(world.pin(0)), 0);
+    assert_eq!(world.refcache.epoch(), epoch + 16);
+    assert_eq!(world.refcache.garbage(), 3);
 }
 
 /// Core 1 flushes at the last moment, after core 0 has looked for the last time in the epoch.
