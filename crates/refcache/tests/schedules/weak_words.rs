@@ -64,3 +64,20 @@ fn no_flush_under_a_loan() {
     drop(loan);
     assert!(refcache.tick(pin).flushed);
 }
+
+/// A reference comes and goes while the object waits for its review. No reader was there, so the mark stays.
+#[test]
+fn a_dirty_object_stays_dying() {
+    let mut world = World::new(roomy(2));
+    let object = world.weak_object(1);
+    world.adjust(0, object, -1);
+    world.turn();
+    world.adjust(0, object, 1);
+    world.adjust(1, object, -1);
+    for _ in 0..3 {
+        world.turn();
+        assert!(world.is_dying(object) && !object.is_released());
+    }
+    world.turn();
+    assert!(object.is_released());
+}
