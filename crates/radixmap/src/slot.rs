@@ -39,11 +39,10 @@ pub const TAGS: u64 = LOCK | KIND | DYING;
 /// The alignment of nodes.
 pub(crate) const NODE_ALIGN: usize = 128;
 /// Shifts an address so that its lowest bit that may be set comes to the first bit above the low tags.
-const ADDRESS_SHIFT: u32 = 5;
+const ADDRESS_SHIFT: u32 = (LOCK | KIND).ilog2() + 1 - NODE_ALIGN.ilog2();
 /// Number of bits of a word above the sign bit of its address.
 const ABOVE_SIGN: u32 = 2;
 
-const _: () = assert!(NODE_ALIGN << ADDRESS_SHIFT > (LOCK | KIND) as usize);
 const _: () = assert!(DYING.leading_zeros() < ABOVE_SIGN, "a dying child's address is untouched");
 
 /// The content of a slot when it was read.
