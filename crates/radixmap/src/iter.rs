@@ -7,7 +7,7 @@ use core::ops::{ControlFlow, Range};
 use crate::entry::{Entry, Run, Tally, words};
 use crate::leaf::{self, Leaf};
 use crate::lock::{Held, Here};
-use crate::node::{NodeRef, Part, Step};
+use crate::node::{NodeRef, Part, Step, leaf_indices};
 use crate::slot::Word;
 use crate::subtree::descend;
 use crate::{Always, Expand, Never, OutOfMemory, Value};
@@ -247,6 +247,18 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         (node.level() == 0).then(|| visit(Leaf { node, here: &self.held.here }))
     }
 
+    /// Calls `visit` with the leaf of the keys of `block`, which are one [`BLOCK`](crate::BLOCK), if there is
+    /// one.
+    ///
+    /// # Panics
+    /// Panics if `block` is no block within the range.
+    pub fn with_leaf_of<R>(&mut self, block: Range<u64>, visit: impl FnOnce(Leaf<'_>) -> R) -> Option<R> {
+        self.check(&block);
+        assert!(leaf::is_whole(&block) && leaf_indices(&block).start == 0, "not a block: {block:?}");
+        let node = descend(&self.held.here, self.held.node(), &block);
+        (node.level() == 0).then(|| visit(Leaf { node, here: &self.held.here }))
+    }
+
     /// Calls `visit` with every leaf of which all keys are locked, and these keys, left to right.
     pub fn for_each_whole_leaf(&mut self, mut visit: impl FnMut(Leaf<'_>, Range<u64>)) {
         let visit = &mut |node, keys| visit(Leaf { node, here: &self.held.here }, keys);
@@ -385,15 +397,23 @@ fn visit_used_above<'p, S, B>(
     show: &mut impl FnMut(&mut S, Part<'p>, &Here<'p>, &mut i64) -> ControlFlow<B>,
     enter: &mut impl FnMut(&mut S, &Tally<'_, 'p>, &Range<u64>) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
-    for part in tally.node.used_parts(keys, joins) {
-        match tally.node.step(tally.here, part.slot) {
+    let (node, here) = (tally.node, tally.here);
+    let mut left = node.indices(&keys);
+    while let Some(at) = node.next_used(left.clone()) {
+        left.start = at + 1;
+        match node.step(here, &node.slots().0[at]) {
             Step::Child(child) => {
-                visit_used(&mut Tally::new(tally.here, child), part.keys, joins, state, show, enter)?;
+                let keys = node.part_at(at, &keys).keys;
+                visit_used(&mut Tally::new(here, child), keys, joins, state, show, enter)?;
             }
             // A child that no core had entered may have collapsed since it was found, which has updated the
             // count.
             Step::Slot(word) if !word.is_used() => {}
-            Step::Slot(_) => show(state, part, tally.here, &mut tally.used)?,
+            Step::Slot(_) => {
+                let part = node.used_part_at(at, &keys, joins);
+                left.start = part.range().end;
+                show(state, part, here, &mut tally.used)?;
+            }
         }
     }
     ControlFlow::Continue(())

@@ -50,6 +50,20 @@ fn values(map: &Map<'_>, pin: &Pinned, keys: Range<u64>) -> Vec<(Range<u64>, u64
 }
 
 #[test]
+fn only_a_block_within_the_range_shows_its_leaf() {
+    on_map(|pin, map| {
+        fill(map, pin, 0..1, 2);
+        fill(map, pin, BLOCK..2 * BLOCK, 2);
+        let mut guard = map.lock_range(pin, 0..2 * BLOCK, Always).unwrap();
+        let mut leaf_of = |block: Range<u64>| attempt(|| guard.with_leaf_of(block, |_| ()).is_some()).ok();
+        assert_eq!((leaf_of(0..BLOCK), leaf_of(BLOCK..2 * BLOCK)), (Some(true), Some(false)));
+        for keys in [0..BLOCK - 1, 1..BLOCK + 1, 0..2 * BLOCK, 0..0, BACKWARDS, 2 * BLOCK..3 * BLOCK] {
+            assert_eq!(leaf_of(keys.clone()), None, "{keys:?}");
+        }
+    });
+}
+
+#[test]
 fn only_a_block_with_a_leaf_is_folded() {
     on_map(|pin, map| {
         fill(map, pin, 0..1, 2);

@@ -62,12 +62,34 @@ impl<'p> NodeRef<'p> {
     pub fn used_parts(self, keys: Range<u64>, joins: impl Fn(u64) -> bool) -> impl Iterator<Item = Part<'p>> {
         let whole = self.whole_indices(&keys);
         self.picked(keys, move |slots| {
-            // The first slot is read before a search, because most used slots are side by side.
-            let is_used = self.slots.held(slots.start).is_used();
-            let first = if is_used { slots.start } else { self.first_used(slots)? };
-            let like = if whole.contains(&first) { self.like(first, &joins) } else { None };
-            Some(first..like.map_or(first + 1, |like| like.end(first..whole.end)))
+            let first = self.next_used(slots)?;
+            Some(self.used_run_above(first, &whole, &joins))
         })
+    }
+
+    /// Returns the first of `slots` that is used, for the holder of all. It reads the first slot before it
+    /// searches, because most used slots are side by side.
+    #[inline(always)]
+    pub fn next_used(self, slots: Range<usize>) -> Option<usize> {
+        match slots.is_empty() {
+            true => None,
+            false if self.slots.held(slots.start).is_used() => Some(slots.start),
+            false => self.first_used(slots),
+        }
+    }
+
+    /// Returns slot `first`, which is used, and the slots behind it that come as one part with it, as
+    /// `used_parts` says. `whole` are the slots that do not stick out of the keys.
+    #[inline(always)]
+    fn used_run_above(self, first: usize, whole: &Range<usize>, joins: impl Fn(u64) -> bool) -> Range<usize> {
+        let like = if whole.contains(&first) { self.like(first, joins) } else { None };
+        first..like.map_or(first + 1, |like| like.end(first..whole.end))
+    }
+
+    /// Returns slot `first` of `keys`, which has a value, with the slots behind it as `used_parts` does.
+    #[inline]
+    pub fn used_part_at(self, first: usize, keys: &Range<u64>, joins: impl Fn(u64) -> bool) -> Part<'p> {
+        self.run(self.used_run_above(first, &self.whole_indices(keys), joins), keys)
     }
 
     /// Returns the first run of `left`, keys of this leaf, as `used_parts` would, and takes it out of `left`.
