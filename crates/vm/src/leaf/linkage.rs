@@ -205,6 +205,14 @@ impl<'g> Linkage<'g> {
         CoreSet::from_words(self.linked.each_ref().map(|word| word.load(Ordering::Acquire)))
     }
 
+    /// Returns whether `reset` has nothing to do, for a leaf whose slots are all locked and in whose set are
+    /// these `linked` cores. It stays so while the slots are locked, because nothing is added without the
+    /// lock of one.
+    #[inline(always)]
+    pub fn is_reset(self, linked: &CoreSet) -> bool {
+        linked.is_empty() && self.state.load(Ordering::Relaxed) == 0 && self.sharers.is_empty()
+    }
+
     /// Resets the leaf, all of whose slots are locked, after every core in the set has unlinked: it has no
     /// owner. Returns how many cores hold the leaf no more.
     pub fn reset(self) -> usize {
@@ -292,6 +300,16 @@ mod tests {
     }
 
     #[test]
+    fn a_leaf_with_an_owner_or_a_sharer_is_not_reset() {
+        let (owned, shown, linked) = (Leaf::default(), Leaf::default(), Leaf::default());
+        let is_reset = |leaf: &Leaf| leaf.linkage().is_reset(&leaf.linkage().linked());
+        assert!(is_reset(&owned) && is_reset(&shown) && is_reset(&linked));
+        assert!(owned.linkage().may_link(core(1)) && shown.linkage().add_sharer(core(1)).is_some());
+        assert!(linked.linkage().link(core(1)));
+        assert!(!is_reset(&owned) && !is_reset(&shown) && !is_reset(&linked));
+    }
+
+    #[test]
     fn a_reset_leaf_is_as_new() {
         let leaf = Leaf::default();
         let linkage = leaf.linkage();
@@ -299,7 +317,9 @@ mod tests {
         (0..100).for_each(|index| {
             assert!(linkage.link(core(index)) && linkage.add_sharer(core(index % 8)).is_some())
         });
+        assert!(!linkage.is_reset(&linkage.linked()));
         assert_eq!((linkage.reset(), linkage.reset()), (100, 0));
+        assert!(linkage.is_reset(&linkage.linked()));
         assert!(linkage.may_link(core(9)) && !linkage.may_link(core(8)));
         assert_eq!(users(linkage, PrivateSharers::ALL), []);
     }

@@ -79,6 +79,12 @@ impl<'g> SharerList<'g> {
         self.0.into_iter().map(taken).sum()
     }
 
+    /// Returns whether no entry is taken.
+    #[inline(always)]
+    pub(crate) fn is_empty(self) -> bool {
+        self.0.iter().all(|word| word.load(Ordering::Relaxed) == 0)
+    }
+
     /// Adds the cores in the entries that `sharers` names to `cores`.
     pub(crate) fn add_to(self, cores: &mut CoreSet, sharers: PrivateSharers) {
         for (at, word) in (0..).zip(self.0) {

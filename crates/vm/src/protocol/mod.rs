@@ -22,5 +22,5 @@ pub use moving::{Move, Places};
 pub use sharing::ForkedPage;
 pub(crate) use sharing::References;
 pub use shootdown::{Backend, Invalidated, Removed, keys, range};
-pub(crate) use shootdown_set::{Runs, abandon, linkage};
+pub(crate) use shootdown_set::{Found, Runs, abandon, linkage};
 pub use shootdown_set::{Scattered, ShootdownSet};

@@ -35,14 +35,13 @@
 //! - *Free before unlock*: else a fault could allocate, run out of memory, and fail for a frame that is on
 //!   its way back.
 
-use core::mem;
 use core::ops::{ControlFlow, Range};
 
 use percore::{CoreSet, Pinned};
 use radixmap::{Expand, ExpandUsed, Leaf, RangeGuard, Run};
 
 use super::sharing::References;
-use super::shootdown_set::{Runs, ShootdownSet, abandon};
+use super::shootdown_set::{Found, Runs, ShootdownSet, abandon};
 use crate::machine::Noted;
 use crate::page_word::{Grain, Page};
 use crate::types::{Change, EventCounts};
@@ -184,7 +183,7 @@ pub struct Removed<'r, 'g, E, P, R = ()> {
     guard: &'r mut RangeGuard<'g, Page, E>,
     set: ShootdownSet,
     /// The places of the translations, if they are known.
-    runs: R,
+    found: R,
     picked: P,
 }
 
@@ -194,7 +193,7 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
     #[inline]
     pub fn scan(guard: &'r mut RangeGuard<'g, Page, E>, grain: Grain, picked: P) -> Self {
         let set = ShootdownSet::of(guard, grain, &picked);
-        Self { guard, set, runs: (), picked }
+        Self { guard, set, found: (), picked }
     }
 
     /// Scans as `scan` does, and calls `note` with the pages that have frames.
@@ -206,7 +205,7 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
         note: impl FnMut(PageRange),
     ) -> Self {
         let set = ShootdownSet::noting(guard, grain, &picked, note);
-        Self { guard, set, runs: (), picked }
+        Self { guard, set, found: (), picked }
     }
 
     /// Invalidates the translations on every core.
@@ -219,7 +218,7 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
         let Self { guard, set, picked, .. } = self;
         let holes = set.holes;
         backend.invalidate(pin, set);
-        Invalidated { guard, holes, has_leaves: false, picked }
+        Invalidated { guard, holes, leaves: None, picked }
     }
 
     /// Invalidates pages of one leaf, which may have another owner afterwards.
@@ -232,21 +231,23 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
         let Self { guard, set, picked, .. } = self;
         let holes = set.holes;
         backend.invalidate_in(pin, guard, set);
-        Invalidated { guard, holes, has_leaves: false, picked }
+        Invalidated { guard, holes, leaves: None, picked }
     }
 }
 
-impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P, Runs> {
-    /// As [`Removed::scan_noting`], with what cores have of leaves that are locked as a whole.
+impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P, &'r mut Found> {
+    /// As [`Removed::scan_noting`], with what cores have of leaves that are locked as a whole. Adds to
+    /// `found`, which are none, where the translations are.
     #[inline]
     pub(crate) fn scan_with_leaves(
         guard: &'r mut RangeGuard<'g, Page, E>,
         grain: Grain,
         picked: P,
         note: impl FnMut(PageRange),
+        found: &'r mut Found,
     ) -> Self {
-        let (set, runs) = ShootdownSet::with_leaves(guard, grain, &picked, note);
-        Self { guard, set, runs, picked }
+        let set = ShootdownSet::with_leaves(guard, grain, &picked, note, found);
+        Self { guard, set, found, picked }
     }
 
     /// Invalidates the translations on every core, and unlinks every core from each leaf that is locked as a
@@ -257,10 +258,11 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P, Runs> {
         pin: &Pinned,
         backend: &Backend<M, F>,
     ) -> Invalidated<'r, 'g, E, P> {
-        let Self { guard, set, runs, picked } = self;
-        let (holes, has_leaves) = (set.holes, backend.mmu.tables() == Tables::Adaptive);
-        backend.invalidate_runs(pin, &set, runs.get().unwrap_or(&[set.pages]));
-        Invalidated { guard, holes, has_leaves, picked }
+        let Self { guard, set, found, picked } = self;
+        let holes = set.holes;
+        backend.invalidate_runs(pin, &set, found.pages.get().unwrap_or(&[set.pages]));
+        let leaves = (backend.mmu.tables() == Tables::Adaptive).then_some(&found.leaves);
+        Invalidated { guard, holes, leaves, picked }
     }
 }
 
@@ -269,8 +271,8 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P, Runs> {
 pub struct Invalidated<'r, 'g, E, P> {
     guard: &'r mut RangeGuard<'g, Page, E>,
     pub(crate) holes: bool,
-    /// True if there may be leaves that are locked as a whole, which no core is linked to any more.
-    has_leaves: bool,
+    /// The leaves that are locked as a whole and have a linkage to reset. No core is linked to them any more.
+    leaves: Option<&'r Runs>,
     picked: P,
 }
 
@@ -280,6 +282,20 @@ pub struct Invalidated<'r, 'g, E, P> {
 /// Panics in debug builds, if a page of such a leaf is still linked, because no later unmap would find its
 /// sharers.
 fn abandon_leaves<E: Expand>(guard: &mut RangeGuard<'_, Page, E>) {
+    check_unlinked(guard);
+    guard.for_each_whole_leaf(|leaf, _| abandon(leaf));
+}
+
+/// Makes the leaves of `leaves` forget what `abandon_leaves` says. The others have nothing to forget.
+fn abandon_these<E: Expand>(guard: &mut RangeGuard<'_, Page, E>, leaves: &[PageRange]) {
+    check_unlinked(guard);
+    for start in leaves.iter().flat_map(|run| keys(*run).step_by(Leaf::KEYS as usize)) {
+        guard.with_leaf_of(start..start + Leaf::KEYS, abandon);
+    }
+}
+
+/// Checks that no page of a leaf that is locked as a whole is linked.
+fn check_unlinked<E: Expand>(guard: &mut RangeGuard<'_, Page, E>) {
     if cfg!(debug_assertions) {
         guard.for_each_used_and_whole_leaf(
             &mut (0..0),
@@ -290,7 +306,6 @@ fn abandon_leaves<E: Expand>(guard: &mut RangeGuard<'_, Page, E>) {
             },
         );
     }
-    guard.for_each_whole_leaf(|leaf, _| abandon(leaf));
 }
 
 impl<E: ExpandUsed, P: Fn(Page) -> bool> Invalidated<'_, '_, E, P> {
@@ -304,9 +319,9 @@ impl<E: ExpandUsed, P: Fn(Page) -> bool> Invalidated<'_, '_, E, P> {
                 run.clear();
             }
         };
-        match self.has_leaves {
-            false => self.guard.for_each_used(|run| release(&mut references, run)),
-            true => {
+        match self.leaves {
+            None => self.guard.for_each_used(|run| release(&mut references, run)),
+            Some(_) => {
                 let leaf = |_: &mut _, leaf: Leaf<'_>, _| abandon(leaf);
                 self.guard.for_each_used_and_whole_leaf(&mut references, leaf, release);
             }
@@ -318,8 +333,10 @@ impl<E: ExpandUsed, P: Fn(Page) -> bool> Invalidated<'_, '_, E, P> {
 impl<E: Expand, P> Invalidated<'_, '_, E, P> {
     /// The leaves that are locked as a whole have no owner from now on.
     pub(crate) fn abandon_leaves(&mut self) {
-        if mem::take(&mut self.has_leaves) {
-            abandon_leaves(self.guard);
+        let Some(leaves) = self.leaves.take() else { return };
+        match leaves.get() {
+            Some(few) => abandon_these(self.guard, few),
+            None => abandon_leaves(self.guard),
         }
     }
 }

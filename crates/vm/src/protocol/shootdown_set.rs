@@ -55,34 +55,42 @@ impl ShootdownSet {
         set
     }
 
-    /// Collects the same cores, and those that are linked to leaves locked as a whole. Also returns where all
-    /// these translations are.
+    /// Collects the same cores, and those that are linked to leaves locked as a whole. Adds to `found` where
+    /// all these translations are, and which of the leaves have a linkage to reset.
     #[inline(never)]
     pub(crate) fn with_leaves<E: Expand>(
         guard: &mut RangeGuard<'_, Page, E>,
         grain: Grain,
         concerns: impl Fn(Page) -> bool,
         mut note: impl FnMut(PageRange),
-    ) -> (Self, Runs) {
+        found: &mut Found,
+    ) -> Self {
         let all = range(guard.keys());
         let mut mapped = Unbroken::from(all.start());
-        let mut found = (Self::NONE, Runs::none());
+        let mut both = (Self::NONE, found);
         guard.for_each_used_and_whole_leaf(
-            &mut found,
-            |(set, runs), leaf, keys| {
-                if set.add_leaf(&leaf, range(keys.clone())) {
-                    runs.add(range(keys));
+            &mut both,
+            |(set, found), leaf, keys| {
+                let (linkage, keys) = (linkage(&leaf), range(keys));
+                let linked = linkage.linked();
+                if !linked.is_empty() {
+                    set.add_cores(&linked, keys);
+                    found.pages.add(keys);
+                }
+                if !linkage.is_reset(&linked) {
+                    found.leaves.add(keys);
                 }
             },
-            |(set, runs), run| {
+            |(set, found), run| {
                 set.see(run, &mut mapped, grain, &concerns, |pages| {
                     note(pages);
-                    runs.add(pages);
+                    found.pages.add(pages);
                 });
             },
         );
-        found.0.holes = !mapped.reaches(all.end());
-        found
+        let (mut set, _) = both;
+        set.holes = !mapped.reaches(all.end());
+        set
     }
 
     /// Notes that a scan, which has `mapped` behind it, comes by a run of pages.
@@ -126,23 +134,31 @@ impl ShootdownSet {
 
     /// Adds the cores that are linked to a leaf that is locked as a whole.
     pub(crate) fn add_whole_leaves<E: Expand>(&mut self, guard: &mut RangeGuard<'_, Page, E>) {
-        guard.for_each_whole_leaf(|leaf, keys| _ = self.add_leaf(&leaf, range(keys)));
-    }
-
-    /// Adds the cores that are linked to the leaf of `pages`, which is locked as a whole. Returns whether
-    /// there are any.
-    fn add_leaf(&mut self, leaf: &Leaf<'_>, pages: PageRange) -> bool {
-        let linked = linkage(leaf).linked();
-        if linked.is_empty() {
-            return false;
-        }
-        self.add_cores(&linked, pages);
-        true
+        guard.for_each_whole_leaf(|leaf, keys| {
+            let linked = linkage(&leaf).linked();
+            if !linked.is_empty() {
+                self.add_cores(&linked, range(keys));
+            }
+        });
     }
 
     fn add_cores(&mut self, cores: &CoreSet, pages: PageRange) {
         self.pages = self.pages.hull(pages);
         self.cores.union(cores);
+    }
+}
+
+/// The places of translations that a scan has found.
+pub(crate) struct Found {
+    /// The pages that cores may translate.
+    pub(crate) pages: Runs,
+    /// The leaves, locked as a whole, that have a linkage to reset.
+    pub(crate) leaves: Runs,
+}
+
+impl Found {
+    pub(crate) const fn none() -> Self {
+        Self { pages: Runs::none(), leaves: Runs::none() }
     }
 }
 

@@ -7,9 +7,10 @@ use percore::Pinned;
 use radixmap::{IfDiffering, IfPresent, Run};
 use refcache::Domain;
 
+use super::promote::is_plain;
 use super::{Guard, RadixSpace, has_leaves, keys};
 use crate::page_word::Page;
-use crate::protocol::{Removed, Runs, ShootdownSet, range};
+use crate::protocol::{Found, Removed, Runs, ShootdownSet, range};
 use crate::types::Unbroken;
 use crate::{BackingNum, Copies, Flags, HUGE_PAGES, Memory, Mmu, PageRange, Prot, VmError};
 
@@ -68,26 +69,25 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         refused: Flags,
     ) -> Result<(), VmError> {
         let mut guard = self.lock(pin, pages, IfDiffering)?;
-        let (is_refused, may_fold, mut resident) = (Cell::new(false), Cell::new(false), Runs::none());
+        let (flags, some_plain, mut resident) = (Cell::new(Flags::NONE), Cell::new(false), Runs::none());
         let all = |page: Page| {
-            is_refused.set(is_refused.get() || page.flags() & refused != Flags::NONE);
-            may_fold.set(may_fold.get() || self.may_fold(page));
+            flags.set(flags.get() | page.flags());
+            some_plain.set(some_plain.get() | is_plain(page.mapping()));
             true
         };
-        let (grain, note) = (self.backend.grain, |run| resident.add(run));
+        let (grain, note, mut found) = (self.backend.grain, |run| resident.add(run), Found::none());
         let mut invalidated = match has_leaves(&guard) {
-            true => {
-                Removed::scan_with_leaves(&mut guard, grain, all, note).invalidate_leaves(pin, &self.backend)
-            }
+            true => Removed::scan_with_leaves(&mut guard, grain, all, note, &mut found)
+                .invalidate_leaves(pin, &self.backend),
             false => Removed::scan_noting(&mut guard, grain, all, note).invalidate_in(pin, &self.backend),
         };
         invalidated.abandon_leaves();
-        if is_refused.get() {
+        if flags.get() & refused != Flags::NONE {
             return Err(VmError::Mixed);
         }
         let holes = invalidated.holes;
         invalidated.forget_these(pin, &self.backend, &resident);
-        if may_fold.get() && pages.pages() >= HUGE_PAGES {
+        if some_plain.get() && pages.pages() >= HUGE_PAGES {
             self.fold_untouched(&mut guard, keys(pages));
         }
         if holes { Err(VmError::NotMapped) } else { Ok(()) }

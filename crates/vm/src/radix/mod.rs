@@ -30,8 +30,8 @@ use crate::machine::{Call, during, lock_slots};
 use crate::page_word::Page;
 use crate::placement::{Arenas, Layout};
 use crate::protocol::{
-    Backend, Guard, References, Removed, abandon, check, first_piece, keys, linkage, lock_all, make_fit,
-    range, show_frame,
+    Backend, Found, Guard, References, Removed, abandon, check, first_piece, keys, linkage, lock_all,
+    make_fit, range, show_frame,
 };
 use crate::space::{ForkBacking, PIECE, RemapBacking, show_space};
 use crate::types::EventCounts;
@@ -140,7 +140,8 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Unmaps as `remove_for` does, where more than one leaf is locked.
     #[inline(never)]
     fn remove_leaves_for<E: ExpandUsed>(&self, pin: &Pinned, guard: &mut Guard<'_, E>, calls: u64) {
-        let removed = Removed::scan_with_leaves(guard, self.backend.grain, |_| true, |_| ());
+        let mut found = Found::none();
+        let removed = Removed::scan_with_leaves(guard, self.backend.grain, |_| true, |_| (), &mut found);
         removed.invalidate_leaves(pin, &self.backend).unmap(pin, &self.backend, calls);
     }
 }

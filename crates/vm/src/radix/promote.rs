@@ -95,6 +95,9 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     /// Leaves in the locked `keys` whose pages are alike and untouched fold into one slot, if the next touch
     /// may want a huge page. Otherwise they would be back with it.
     pub(super) fn fold_untouched(&self, guard: &mut Guard<'_, IfDiffering>, mut keys: Range<u64>) {
+        if !self.backend.memory.allows_huge(true) {
+            return;
+        }
         while let Some((block, page)) = first_untouched_leaf(guard, keys.clone()) {
             keys.start = block.end;
             if self.may_fold(page) {
@@ -105,17 +108,14 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     }
 
     /// Returns whether leaves of such pages fold once they are untouched.
-    pub(super) fn may_fold(&self, page: Page) -> bool {
+    fn may_fold(&self, page: Page) -> bool {
         !page.is_held() && self.may_be_huge(page.mapping(), false)
     }
 
     /// Only plain anonymous memory is ever huge, if its program and the machine's user have nothing against
     /// it.
     fn may_be_huge(&self, mapping: Mapping, asked: bool) -> bool {
-        let flags = mapping.flags();
-        mapping.backing().is_none()
-            && !flags.contains(Flags::NOHUGE)
-            && self.backend.memory.allows_huge(asked || flags.contains(Flags::HUGE))
+        is_plain(mapping) && self.backend.memory.allows_huge(asked || mapping.flags().contains(Flags::HUGE))
     }
 
     /// Sees to it that no core translates the locked pages, and that their frames lie side by side: the first
@@ -144,6 +144,11 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
         });
         self.backend.counts.change(pin, &change);
     }
+}
+
+/// Returns whether pages of `mapping` may be huge, if the machine allows it.
+pub(super) fn is_plain(mapping: Mapping) -> bool {
+    mapping.backing().is_none() && !mapping.flags().contains(Flags::NOHUGE)
 }
 
 /// Returns the block of `page`.
