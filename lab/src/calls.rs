@@ -69,7 +69,7 @@ pub const CALLS: [Call; 25] = [
     Call::new("map 16G", "calls", &["map", "--pages", "4194304"]).target(0.5),
     Call::new("map, protect, touch, unmap", "calls", &["stack"]).target(0.5),
     Call::new("touch, discard", "calls", &["discard"]).target(0.5).open(0.65),
-    Call::new("protect twice", "calls", &["protect"]).target(0.5).open(0.52),
+    Call::new("protect twice", "calls", &["protect"]).target(0.5),
     Call::new("mincore", "calls", &["mincore"]).target(0.5),
     Call::new("munmap, scattered", "calls", &["scattered", "--pages", "8"]).per_round(8),
     Call::new("maps", "calls", &["maps"]),
