@@ -210,3 +210,21 @@ fn space_is_objects_plus_cores() {
     world.turns(6);
     assert!(objects.iter().all(|object| object.is_released()));
 }
+
+/// Two references come and go while the object waits for its review, which must wait for both.
+#[test]
+fn an_object_that_is_dirty_twice_is_dirty() {
+    let mut world = World::new(roomy(4));
+    let object = world.object(1);
+    world.adjust(0, object, -1);
+    world.turn();
+    for (core, delta) in [1, -1, 1, -1].into_iter().enumerate() {
+        world.adjust(core, object, delta);
+    }
+    for _ in 0..3 {
+        world.turn();
+        assert!(!object.is_released());
+    }
+    world.turn();
+    assert!(object.is_released());
+}
