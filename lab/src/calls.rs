@@ -19,24 +19,17 @@ pub struct Call {
     arguments: &'static [&'static str],
     /// The number of calls in a round.
     per_round: u32,
-    /// The most that RadixVM should take, as a multiple of Linux's instructions.
-    target: f64,
-    /// The most that it may take until the target is reached.
-    open: Option<f64>,
+    /// The most that RadixVM may take, as a multiple of Linux's instructions.
+    limit: f64,
 }
 
 impl Call {
     const fn new(name: &'static str, program: &'static str, arguments: &'static [&'static str]) -> Self {
-        Call { name, program, arguments, per_round: 1, target: 1.0, open: None }
+        Call { name, program, arguments, per_round: 1, limit: 1.0 }
     }
 
-    const fn target(self, target: f64) -> Self {
-        Call { target, ..self }
-    }
-
-    /// Sets the limit while the target is not reached: the present cost and a twentieth for noise.
-    const fn open(self, open: f64) -> Self {
-        Call { open: Some(open), ..self }
+    const fn limit(self, limit: f64) -> Self {
+        Call { limit, ..self }
     }
 
     const fn per_round(self, per_round: u32) -> Self {
@@ -59,18 +52,18 @@ pub const CALLS: [Call; 25] = [
     Call::new("munmap, untouched", "microbench", &["unmap-virt"]),
     Call::new("munmap, touched", "microbench", &["unmap"]),
     Call::new("mprotect", "microbench", &["mprotect"]),
-    Call::new("mmap, touch, munmap", "local", &[]).target(0.3),
-    Call::new("map 4K", "calls", &["map", "--pages", "1"]).target(0.5),
-    Call::new("map 64K", "calls", &["map", "--pages", "16"]).target(0.5),
-    Call::new("map 2M", "calls", &["map", "--pages", "512"]).target(0.5),
-    Call::new("map 8M", "calls", &["map", "--pages", "2048"]).target(0.5),
-    Call::new("map 128M", "calls", &["map", "--pages", "32768"]).target(0.5),
-    Call::new("map 1G", "calls", &["map", "--pages", "262144"]).target(0.5),
-    Call::new("map 16G", "calls", &["map", "--pages", "4194304"]).target(0.5),
-    Call::new("map, protect, touch, unmap", "calls", &["stack"]).target(0.5),
-    Call::new("touch, discard", "calls", &["discard"]).target(0.5).open(0.65),
-    Call::new("protect twice", "calls", &["protect"]).target(0.5),
-    Call::new("mincore", "calls", &["mincore"]).target(0.5),
+    Call::new("mmap, touch, munmap", "local", &[]).limit(0.3),
+    Call::new("map 4K", "calls", &["map", "--pages", "1"]).limit(0.5),
+    Call::new("map 64K", "calls", &["map", "--pages", "16"]).limit(0.5),
+    Call::new("map 2M", "calls", &["map", "--pages", "512"]).limit(0.5),
+    Call::new("map 8M", "calls", &["map", "--pages", "2048"]).limit(0.5),
+    Call::new("map 128M", "calls", &["map", "--pages", "32768"]).limit(0.5),
+    Call::new("map 1G", "calls", &["map", "--pages", "262144"]).limit(0.5),
+    Call::new("map 16G", "calls", &["map", "--pages", "4194304"]).limit(0.5),
+    Call::new("map, protect, touch, unmap", "calls", &["stack"]).limit(0.5),
+    Call::new("touch, discard", "calls", &["discard"]).limit(0.5),
+    Call::new("protect twice", "calls", &["protect"]).limit(0.5),
+    Call::new("mincore", "calls", &["mincore"]).limit(0.5),
     Call::new("munmap, scattered", "calls", &["scattered", "--pages", "8"]).per_round(8),
     Call::new("maps", "calls", &["maps"]),
     Call::new("stat", "calls", &["stat"]),
@@ -97,9 +90,7 @@ pub struct Cost {
     pub linux_version: String,
     /// RadixVM's instructions as a multiple of Linux's.
     pub ratio: f64,
-    /// The ratio to reach.
-    pub target: f64,
-    /// The ratio that the tests require: the target, if it is reached.
+    /// The ratio that the tests require.
     pub limit: f64,
 }
 
@@ -121,7 +112,7 @@ pub fn run(calls: &[&'static Call], memory: u64, huge: Huge) -> Result<Vec<Cost>
 }
 
 fn cost(call: &'static Call, memory: u64, huge: Huge) -> Result<Cost> {
-    let &Call { name, program, arguments, per_round, target, open } = call;
+    let &Call { name, program, arguments, per_round, limit } = call;
     let systems = [System::DEFAULT, System::Linux];
     let mut experiment = benchmarks::experiment(program, arguments, &[1], &systems, memory)?;
     experiment.huge = huge;
@@ -134,15 +125,14 @@ fn cost(call: &'static Call, memory: u64, huge: Huge) -> Result<Cost> {
             .with_context(|| format!("{name}: nothing measured on {system}"))
     };
     let (radixvm, linux) = (instructions(System::DEFAULT)?, instructions(System::Linux)?);
-    let (ratio, limit) = (radixvm / linux, open.unwrap_or(target));
     let (arguments, linux_version) = (arguments.to_vec(), System::Linux.version()?);
-    Ok(Cost { call: name, program, arguments, radixvm, linux, linux_version, ratio, target, limit })
+    Ok(Cost { call: name, program, arguments, radixvm, linux, linux_version, ratio: radixvm / linux, limit })
 }
 
 /// Formats the costs side by side.
 pub fn table(costs: &[Cost]) -> Table {
     let linux = System::Linux.to_string();
-    let mut table = Table::new(["call", "RadixVM", &linux, "ratio", "limit", "to reach"]);
+    let mut table = Table::new(["call", "RadixVM", &linux, "ratio", "limit"]);
     for cost in costs {
         table.row([
             cost.call.to_owned(),
@@ -150,7 +140,6 @@ pub fn table(costs: &[Cost]) -> Table {
             count(cost.linux as i64),
             format!("{:.2}x", cost.ratio),
             format!("{:.2}x", cost.limit),
-            if cost.limit > cost.target { format!("{:.1}x", cost.target) } else { String::new() },
         ]);
     }
     table
@@ -170,20 +159,13 @@ mod tests {
             linux: 2000.0,
             linux_version: "6.1".to_owned(),
             ratio: 0.25,
-            target: 0.5,
             limit: 0.75,
         };
-        let keys = "call program arguments radixvm linux linux_version ratio target limit";
+        let keys = "call program arguments radixvm linux linux_version ratio limit";
         let json = serde_json::to_value(&cost).unwrap();
-        assert!(keys.split(' ').all(|key| json.get(key).is_some()) && json.as_object().unwrap().len() == 9);
+        assert!(keys.split(' ').all(|key| json.get(key).is_some()) && json.as_object().unwrap().len() == 8);
         let text = table(&[cost]).to_string();
-        assert!(
-            text.contains("2,000")
-                && text.contains("0.25x")
-                && text.contains("0.75x")
-                && text.contains("0.5x"),
-            "{text}"
-        );
+        assert!(text.contains("2,000") && text.contains("0.25x") && text.contains("0.75x"), "{text}");
     }
 
     #[test]
@@ -192,10 +174,8 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_above_the_target_is_said_where_the_target_is_not_reached() {
-        assert!(
-            CALLS.iter().all(|call| call.target <= 1.0 && call.open.is_none_or(|open| open > call.target))
-        );
+    fn no_call_may_take_more_than_on_linux() {
+        assert!(CALLS.iter().all(|call| call.limit <= 1.0));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use sync::atomic::{AtomicU64, Ordering};
 
 use crate::lock::Here;
 use crate::node::{GROUP, NodeRef, Step, slot_index, slot_keys};
-use crate::section::first_of;
+use crate::section::{SECTION, count_while, first_of};
 use crate::slot::{Slot, Word};
 
 /// The reason why a walk below a node ended early.
@@ -129,11 +129,26 @@ impl Like<'_, '_> {
                 return at;
             }
             at = word.next(at);
-            if !word.is_folded() && at < end {
-                at = self.end_of_groups(at, &all.0[at..end]);
+            if at < end {
+                let left = &all.0[at..end];
+                at = if word.is_folded() {
+                    self.end_of_sections(at, word, left)
+                } else {
+                    self.end_of_groups(at, left)
+                };
             }
         }
         end
+    }
+
+    /// Returns the end of the sections of `slots` that are folded and have `word`, which is like it. Slot
+    /// `at`, the first of `slots`, is the first of a section. A section that sticks out is not read.
+    #[inline(always)]
+    fn end_of_sections(&self, at: usize, word: Word, slots: &[Slot]) -> usize {
+        let sections = slots.as_chunks::<SECTION>().0;
+        let end = at + SECTION * count_while(sections, |section| section[0].held() == word);
+        // One look at the second word is enough for all words that were read before.
+        if end == at || !word.is_wide() || self.seconds.node.still_has_one(self.second) { end } else { at }
     }
 
     /// Returns the end of those of `slots` that are like it and have words of their own. The first of `slots`

@@ -554,7 +554,7 @@ impl Slots {
 
 /// Returns the number of `all`, slots or sections, before the first one for which `like` returns false.
 #[inline(always)]
-fn count_while<T>(all: &[T], like: impl Fn(&T) -> bool) -> usize {
+pub(crate) fn count_while<T>(all: &[T], like: impl Fn(&T) -> bool) -> usize {
     let (groups, rest) = all.as_chunks::<GROUP>();
     for (index, group) in groups.iter().enumerate() {
         if let Some(other) = group.iter().position(|one| !like(one)) {

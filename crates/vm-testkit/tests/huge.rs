@@ -114,6 +114,26 @@ fn a_part_is_discarded_and_the_rest_stays() {
     });
 }
 
+/// The pages of a block are discarded one by one, which leaves a leaf without contents. A discard of the
+/// whole block folds it, so that the next touch brings a huge page.
+#[test]
+fn a_block_without_contents_folds_in_a_longer_discard() {
+    for_each_world(|world| {
+        on_one(world, |pin| {
+            world.frames().offer_huge(false);
+            world.store(pin, page(9), 1, 7).unwrap();
+            world.space.discard(pin, range(9, 1)).unwrap();
+            world.frames().offer_huge(true);
+            world.store(pin, page(9), 1, 7).unwrap();
+            assert_eq!(world.count(Event::HugeFault), 0, "there is a leaf");
+            world.space.discard(pin, range(9, 1)).unwrap();
+            world.space.discard(pin, range(0, HUGE_PAGES)).unwrap();
+            world.store(pin, page(9), 1, 7).unwrap();
+            assert_eq!(world.count(Event::HugeFault), 1);
+        });
+    });
+}
+
 #[test]
 fn a_page_of_a_huge_one_is_shown_with_its_own_frame() {
     for_each_written(|world| {

@@ -342,6 +342,66 @@ fn discard_refuses_as_a_whole() {
     });
 }
 
+/// A long range with contents in one, two and more places is discarded as a short one is.
+#[test]
+fn a_discard_finds_the_few_pages_of_a_long_range() {
+    let (start, end) = (3 * LARGE - 5, 3 * LARGE + 4 * LARGE + 9);
+    let long = range(start, end - start);
+    for touched in [&[][..], &[start], &[start, end - 1], &[start + 1, start + 7, 4 * LARGE, 6 * LARGE + 77]]
+    {
+        on_every_design(|world, pin| {
+            fixed(world, pin, range(start - 2, end - start + 4), RW);
+            for &at in touched.iter().chain(&[start - 1, end]) {
+                world.store(pin, page(at), 1, 7).unwrap();
+            }
+            world.space.discard(pin, long).unwrap();
+            assert_eq!(world.frames().used(), 2, "those beside the range");
+            touched.iter().for_each(|&at| assert_eq!(world.load(pin, page(at), 1), Ok(0)));
+            assert_eq!((world.load(pin, page(start - 1), 1), world.load(pin, page(end), 1)), (Ok(7), Ok(7)));
+        });
+    }
+}
+
+#[test]
+fn a_long_discard_is_refused_as_a_whole_and_reports_a_gap() {
+    let long = range(100, 2 * LARGE);
+    on_every_design(|world, pin| {
+        fixed(world, pin, long, RW);
+        world.store(pin, page(100), 1, 7).unwrap();
+        world.space.advise(pin, range(800, 1), Flags::LOCKED, Flags::NONE).unwrap();
+        assert_eq!(world.space.discard_without(pin, long, Flags::LOCKED), Err(VmError::Mixed));
+        assert_eq!(world.load(pin, page(100), 1), Ok(7), "one page must not be dropped, so none is");
+        world.space.unmap(pin, range(800, 1)).unwrap();
+        assert_eq!(world.space.discard_without(pin, long, Flags::LOCKED), Err(VmError::NotMapped));
+        assert_eq!(world.load(pin, page(100), 1), Ok(0), "the mapped part is discarded all the same");
+    });
+}
+
+/// Pages in two places that two cores have: two shootdowns. In more places: one.
+#[test]
+fn a_long_discard_interrupts_the_cores_that_have_its_pages() {
+    for (places, most) in [(1, 1), (2, 2), (5, 1)] {
+        for_each_design(Setup::new(), |world| {
+            let long = range(LARGE, places * LARGE);
+            world.machine.on(0, |pin| {
+                fixed(&world, pin, long, RW);
+                world.space.advise(pin, long, Flags::NOHUGE, Flags::NONE).unwrap();
+            });
+            let at = |place| page(LARGE + place * LARGE + 9);
+            world
+                .machine
+                .on_each(|pin| (0..places).for_each(|place| world.store(pin, at(place), 1, 7).unwrap()));
+            let before = world.count(Event::Shootdown);
+            world.machine.on(0, |pin| world.space.discard(pin, long).unwrap());
+            assert!((1..=most).contains(&(world.count(Event::Shootdown) - before)), "{places} places");
+            world.machine.on_each(|pin| {
+                (0..places).for_each(|place| assert_eq!(world.load(pin, at(place), 1), Ok(0)));
+            });
+            world.finish();
+        });
+    }
+}
+
 /// A gap ends a run: a range is resident, or mapped, as a whole only without gaps.
 #[test]
 fn gaps_are_found_at_every_level() {

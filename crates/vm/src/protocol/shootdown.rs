@@ -196,18 +196,6 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
         Self { guard, set, found: (), picked }
     }
 
-    /// Scans as `scan` does, and calls `note` with the pages that have frames.
-    #[inline]
-    pub(crate) fn scan_noting(
-        guard: &'r mut RangeGuard<'g, Page, E>,
-        grain: Grain,
-        picked: P,
-        note: impl FnMut(PageRange),
-    ) -> Self {
-        let set = ShootdownSet::noting(guard, grain, &picked, note);
-        Self { guard, set, found: (), picked }
-    }
-
     /// Invalidates the translations on every core.
     #[inline]
     pub fn invalidate<M: Mmu, F: Memory>(
@@ -236,8 +224,8 @@ impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P> {
 }
 
 impl<'r, 'g, E: Expand, P: Fn(Page) -> bool> Removed<'r, 'g, E, P, &'r mut Found> {
-    /// As [`Removed::scan_noting`], with what cores have of leaves that are locked as a whole. Adds to
-    /// `found`, which are none, where the translations are.
+    /// Scans as [`Removed::scan`] does, with what cores have of leaves that are locked as a whole. Adds to
+    /// `found`, which are none, where the translations are. Calls `note` with the pages that have frames.
     #[inline]
     pub(crate) fn scan_with_leaves(
         guard: &'r mut RangeGuard<'g, Page, E>,

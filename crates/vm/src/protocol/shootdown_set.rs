@@ -37,20 +37,9 @@ impl ShootdownSet {
         grain: Grain,
         concerns: impl Fn(Page) -> bool,
     ) -> Self {
-        Self::noting(guard, grain, concerns, |_| ())
-    }
-
-    /// Collects as `of` does, and calls `note` with those of the pages that have frames.
-    #[inline]
-    pub(crate) fn noting<E: Expand>(
-        guard: &mut RangeGuard<'_, Page, E>,
-        grain: Grain,
-        concerns: impl Fn(Page) -> bool,
-        mut note: impl FnMut(PageRange),
-    ) -> Self {
         let (mut set, all) = (Self::NONE, range(guard.keys()));
         let mut mapped = Unbroken::from(all.start());
-        guard.for_each_used(|run| set.see(run, &mut mapped, grain, &concerns, &mut note));
+        guard.for_each_used(|run| set.see(run, &mut mapped, grain, &concerns, |_| ()));
         set.holes = !mapped.reaches(all.end());
         set
     }

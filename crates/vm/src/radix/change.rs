@@ -1,18 +1,16 @@
-//! Operations that change mapped pages in place: protect, advise, discard, zap.
+//! Operations that change mapped pages in place: protect, advise, zap. (`discard.rs` has the other one.)
 
-use core::cell::Cell;
 use core::ops::ControlFlow;
 
 use percore::Pinned;
-use radixmap::{IfDiffering, IfPresent, Run};
+use radixmap::{IfPresent, Run};
 use refcache::Domain;
 
-use super::promote::is_plain;
-use super::{Guard, RadixSpace, has_leaves, keys};
+use super::{Guard, RadixSpace, keys};
 use crate::page_word::Page;
-use crate::protocol::{Found, Removed, Runs, ShootdownSet, range};
+use crate::protocol::{Removed, ShootdownSet, range};
 use crate::types::Unbroken;
-use crate::{BackingNum, Copies, Flags, HUGE_PAGES, Memory, Mmu, PageRange, Prot, VmError};
+use crate::{BackingNum, Copies, Flags, Memory, Mmu, PageRange, Prot, VmError};
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     pub(super) fn change_rights(&self, pin: &Pinned, range: PageRange, prot: Prot) -> Result<(), VmError> {
@@ -59,38 +57,6 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             guard.for_each_used(|run| run.set(run.value().with_flags(changed(run.value()))));
         }
         if mapped.reaches(pages.end()) { Ok(()) } else { Err(VmError::NotMapped) }
-    }
-
-    /// Only leaves and huge pages have frames, so nothing else is expanded.
-    pub(super) fn drop_contents(
-        &self,
-        pin: &Pinned,
-        pages: PageRange,
-        refused: Flags,
-    ) -> Result<(), VmError> {
-        let mut guard = self.lock(pin, pages, IfDiffering)?;
-        let (flags, some_plain, mut resident) = (Cell::new(Flags::NONE), Cell::new(false), Runs::none());
-        let all = |page: Page| {
-            flags.set(flags.get() | page.flags());
-            some_plain.set(some_plain.get() | is_plain(page.mapping()));
-            true
-        };
-        let (grain, note, mut found) = (self.backend.grain, |run| resident.add(run), Found::none());
-        let mut invalidated = match has_leaves(&guard) {
-            true => Removed::scan_with_leaves(&mut guard, grain, all, note, &mut found)
-                .invalidate_leaves(pin, &self.backend),
-            false => Removed::scan_noting(&mut guard, grain, all, note).invalidate_in(pin, &self.backend),
-        };
-        invalidated.abandon_leaves();
-        if flags.get() & refused != Flags::NONE {
-            return Err(VmError::Mixed);
-        }
-        let holes = invalidated.holes;
-        invalidated.forget_these(pin, &self.backend, &resident);
-        if some_plain.get() && pages.pages() >= HUGE_PAGES {
-            self.fold_untouched(&mut guard, keys(pages));
-        }
-        if holes { Err(VmError::NotMapped) } else { Ok(()) }
     }
 
     /// Only leaves show a backing, so nothing is expanded.

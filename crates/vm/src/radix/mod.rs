@@ -7,6 +7,7 @@
 //! This room may use every other one.
 
 mod change;
+mod discard;
 mod fault;
 mod fork;
 mod huge;
