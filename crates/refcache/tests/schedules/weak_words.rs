@@ -81,3 +81,15 @@ fn a_dirty_object_stays_dying() {
     world.turn();
     assert!(object.is_released());
 }
+
+#[test]
+fn the_owners_bit_outlives_the_object() {
+    let mut world = World::new(roomy(1));
+    let object = world.weak_object(1);
+    object.object().word.0.fetch_or(refcache::KEPT, Ordering::Relaxed);
+    world.adjust(0, object, -1);
+    world.turns(6);
+    assert!(object.is_released());
+    assert_eq!(object.object().word.0.load(Ordering::Relaxed), refcache::KEPT);
+    assert_ne!(refcache::KEPT, 0);
+}
