@@ -12,10 +12,14 @@ use crate::{arrows, language, links, linux_calls, packages, results, rooms};
 /// The name of a check and its function.
 type Check = (&'static str, fn() -> Result<bool>);
 
-const CHECKS: [Check; 11] = [
+/// The runtime for stock Linux, which builds for the host leave out.
+const RUNTIME: &str = "--package radixvm-pathreads --features runtime --target x86_64-unknown-none";
+
+const CHECKS: [Check; 12] = [
     ("formatting", || succeeds(&mut cargo("fmt --all --check"))),
     ("clippy, host", || succeeds(&mut clippy("--workspace --exclude radixvm-kernel --all-targets"))),
     ("clippy, kernel", || succeeds(&mut clippy("--package radixvm-kernel --target x86_64-unknown-none"))),
+    ("clippy, runtime", || succeeds(&mut clippy(RUNTIME))),
     ("crates can be packaged", packages::check),
     ("unsafe code in its rooms only", rooms::check),
     ("rooms name only those below", arrows::check),

@@ -1,0 +1,207 @@
+//! Headers of ELF files, as far as loading a program needs them.
+
+use crate::{page_end, page_start, u16_at, u32_at, u64_at};
+
+/// The size of a file's first part that [`Headers::parse`] needs: the header and the program headers.
+pub const HEAD: usize = 4096;
+
+/// A part of the file that is mapped.
+pub const PT_LOAD: u32 = 1;
+/// The path of the program's interpreter.
+pub const PT_INTERP: u32 = 3;
+/// The program headers themselves.
+pub const PT_PHDR: u32 = 6;
+/// The index of the unwind information.
+pub const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+/// The permissions of the stack.
+pub const PT_GNU_STACK: u32 = 0x6474_e551;
+
+/// The size of one program header.
+pub const PHENT: u64 = 56;
+
+/// The headers of a program or a library for x86-64.
+#[derive(Clone, Copy)]
+pub struct Headers<'a> {
+    head: &'a [u8],
+    /// Whether it is linked for fixed addresses.
+    pub is_fixed: bool,
+    /// The address of the first instruction, before relocation.
+    pub entry: u64,
+    phoff: u64,
+    /// The number of program headers.
+    pub count: u64,
+}
+
+/// A program header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// `PT_LOAD` and the like.
+    pub kind: u32,
+    /// 1 execute, 2 write, 4 read.
+    pub flags: u32,
+    /// The offset in the file.
+    pub offset: u64,
+    /// The address, before relocation.
+    pub address: u64,
+    /// The bytes in the file.
+    pub file_size: u64,
+    /// The bytes in memory. Those that the file does not have are zero.
+    pub memory_size: u64,
+    /// The alignment of the address.
+    pub align: u64,
+}
+
+impl Segment {
+    /// Returns the `PROT_` bits of `mmap`.
+    pub const fn protection(&self) -> u64 {
+        ((self.flags >> 2 & 1) | (self.flags & 2) | (self.flags & 1) << 2) as u64
+    }
+}
+
+impl<'a> Headers<'a> {
+    /// Reads the headers from the first bytes of a file. Returns `None` if it is not an ELF file for x86-64
+    /// whose program headers lie in these bytes.
+    pub fn parse(head: &'a [u8]) -> Option<Self> {
+        let is_elf64 = head.starts_with(b"\x7fELF\x02\x01");
+        let (kind, machine) = (u16_at(head, 16)?, u16_at(head, 18)?);
+        if !is_elf64 || !matches!(kind, 2 | 3) || machine != 62 || u64::from(u16_at(head, 54)?) != PHENT {
+            return None;
+        }
+        let (phoff, count) = (u64_at(head, 32)?, u64::from(u16_at(head, 56)?));
+        let end = phoff.checked_add(count * PHENT)?;
+        let headers = Headers { head, is_fixed: kind == 2, entry: u64_at(head, 24)?, phoff, count };
+        (end <= head.len() as u64 && headers.span().is_some()).then_some(headers)
+    }
+
+    /// Returns the program headers.
+    pub fn segments(self) -> impl Iterator<Item = Segment> + use<'a> {
+        (0..self.count).filter_map(move |index| self.segment(index))
+    }
+
+    /// Returns the first program header of a kind.
+    pub fn find(self, kind: u32) -> Option<Segment> {
+        self.segments().find(|segment| segment.kind == kind)
+    }
+
+    /// Returns the parts to map, in the order of the file.
+    pub fn loads(self) -> impl Iterator<Item = Segment> + use<'a> {
+        self.segments().filter(|segment| segment.kind == PT_LOAD && segment.memory_size > 0)
+    }
+
+    fn segment(self, index: u64) -> Option<Segment> {
+        let (at, head) = (self.phoff + index * PHENT, self.head);
+        let word = |offset| u64_at(head, at + offset);
+        Some(Segment {
+            kind: u32_at(head, at)?,
+            flags: u32_at(head, at + 4)?,
+            offset: word(8)?,
+            address: word(16)?,
+            file_size: word(32)?,
+            memory_size: word(40)?,
+            align: word(48)?,
+        })
+    }
+
+    /// Returns the first page and the end of the last one, before relocation, if there is anything to map and
+    /// the sizes make sense.
+    pub fn span(self) -> Option<(u64, u64)> {
+        let limit = 1 << 47;
+        let mut span: Option<(u64, u64)> = None;
+        for load in self.loads() {
+            let end = load.address.checked_add(load.memory_size).filter(|end| *end <= limit)?;
+            load.offset.checked_add(load.file_size)?;
+            if load.file_size > load.memory_size || (load.offset ^ load.address) % crate::PAGE != 0 {
+                return None;
+            }
+            let (from, to) = (page_start(load.address), page_end(end));
+            span = Some(span.map_or((from, to), |(first, last)| (first.min(from), last.max(to))));
+        }
+        span
+    }
+
+    /// Returns the largest alignment of a segment, at least a page.
+    pub fn align(self) -> u64 {
+        let sane = |align: &u64| align.is_power_of_two() && *align <= 1 << 30;
+        self.loads().map(|load| load.align).filter(sane).fold(crate::PAGE, u64::max)
+    }
+
+    /// Returns the address of the program headers in memory, before relocation.
+    pub fn phdr(self) -> Option<u64> {
+        if let Some(own) = self.find(PT_PHDR) {
+            return Some(own.address);
+        }
+        let holds = |load: &Segment| load.offset <= self.phoff && self.phoff - load.offset < load.file_size;
+        self.loads().find(holds).map(|load| load.address + (self.phoff - load.offset))
+    }
+}
+
+/// The first line of a script: the interpreter and its argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Script<'a> {
+    /// The path of the interpreter.
+    pub interpreter: &'a [u8],
+    /// All that follows it, as one argument.
+    pub argument: Option<&'a [u8]>,
+}
+
+/// The bytes of a script that Linux looks at.
+pub const SCRIPT_HEAD: usize = 256;
+
+impl<'a> Script<'a> {
+    /// Parses the line as Linux does. Returns `None` if the file is no script, or a line that Linux refuses.
+    pub fn parse(head: &'a [u8]) -> Option<Self> {
+        let head = &head[..head.len().min(SCRIPT_HEAD)];
+        let line = head.strip_prefix(b"#!")?;
+        let end = line.iter().position(|byte| *byte == b'\n');
+        let line = line[..end.unwrap_or(line.len())].trim_ascii();
+        let cut = line.iter().position(|byte| matches!(byte, b' ' | b'\t'));
+        let (interpreter, rest) = line.split_at(cut.unwrap_or(line.len()));
+        // Without an end of the line the path may have been cut off.
+        let is_whole = end.is_some() || cut.is_some() || head.len() < SCRIPT_HEAD;
+        let argument = Some(rest.trim_ascii()).filter(|rest| !rest.is_empty());
+        (is_whole && !interpreter.is_empty()).then_some(Script { interpreter, argument })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+
+    #[test]
+    fn this_test_is_an_elf_file() {
+        let file = std::fs::read("/proc/self/exe").unwrap();
+        let headers = Headers::parse(&file[..HEAD]).unwrap();
+        let (first, last) = headers.span().unwrap();
+        assert!(first < headers.entry && headers.entry < last);
+        assert!(headers.loads().any(|load| load.protection() == 5));
+        assert!(headers.phdr().unwrap() >= first && headers.align() >= crate::PAGE);
+        assert!(headers.find(PT_INTERP).is_some());
+    }
+
+    #[test]
+    fn broken_headers_are_refused() {
+        let file = std::fs::read("/proc/self/exe").unwrap();
+        for (at, value) in [(0, 0), (4, 1), (16, 1), (18, 3), (54, 0), (56, 255), (32, 255)] {
+            let mut head = file[..HEAD].to_vec();
+            head[at] = value;
+            assert!(Headers::parse(&head).is_none(), "byte {at}");
+        }
+        assert!(Headers::parse(&file[..63]).is_none());
+    }
+
+    #[test]
+    fn scripts_name_their_interpreter() {
+        let parse = |text: &'static str| {
+            Script::parse(text.as_bytes()).map(|script| {
+                (std::str::from_utf8(script.interpreter).unwrap(), script.argument.map(<[u8]>::len))
+            })
+        };
+        assert_eq!(parse("#!/bin/sh\necho"), Some(("/bin/sh", None)));
+        assert_eq!(parse("#! /usr/bin/env  a b \n"), Some(("/usr/bin/env", Some(3))));
+        assert_eq!(parse("#!/bin/sh"), Some(("/bin/sh", None)));
+        assert_eq!((parse("#!\n"), parse("#!  "), parse("echo")), (None, None, None));
+        let long = std::format!("#!/{}", "x".repeat(300));
+        assert_eq!(Script::parse(long.as_bytes()), None);
+    }
+}

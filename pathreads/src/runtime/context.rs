@@ -1,0 +1,126 @@
+//! A handler of a signal sees the program, never the runtime.
+//!
+//! A signal may arrive while the program is in a slot, or waits in a call that the runtime performs.
+//! Before the handler runs, the saved registers are made those that the program would have without the
+//! runtime. So unwinders find the program's functions (thread cancellation unwinds from a handler), and
+//! libraries that compare the address with the bounds of their calls are right. When the handler
+//! returns, the program goes on there: if the call was not made yet, it is made from the program's own
+//! `syscall` instruction.
+
+use pathreads::slot::{self, RESERVED};
+use pathreads::{RUNTIME_BASE, SLOTS_BASE};
+
+use crate::entry::{
+    Frame, address, last_jump, peek_first, peek_second, peeked, perform_call, performed, trap_call,
+    trap_called, user_copied, user_copying,
+};
+
+/// The registers in a `ucontext`, in the kernel's order.
+#[repr(C)]
+pub struct Context {
+    head: [u64; 5],
+    r8: u64,
+    r9: u64,
+    r10: u64,
+    r11: u64,
+    r12: u64,
+    r13: u64,
+    r14: u64,
+    r15: u64,
+    rdi: u64,
+    rsi: u64,
+    rbp: u64,
+    rbx: u64,
+    rdx: u64,
+    rax: u64,
+    rcx: u64,
+    rsp: u64,
+    rip: u64,
+}
+
+/// The head of a `siginfo`.
+#[repr(C)]
+pub struct Information {
+    signal: i32,
+    error: i32,
+    /// Above 0 if the kernel sends it on its own account.
+    pub code: i32,
+}
+
+const SIGBUS: i32 = 7;
+const SIGSEGV: i32 = 11;
+
+/// The length of a `syscall` instruction.
+const CALL: u64 = 2;
+
+/// Ends a copy of the runtime that met memory of the program that is not accessible. Returns whether
+/// that was the cause of the signal.
+pub fn end_copy(context: &mut Context, information: &Information) -> bool {
+    let rip = context.rip;
+    let is_peek = rip == address(&peek_first) || rip == address(&peek_second);
+    if information.code <= 0 || !(is_peek || rip == address(&user_copying)) {
+        return false;
+    }
+    context.rip = if is_peek { address(&peeked) } else { address(&user_copied) };
+    true
+}
+
+/// Makes a signal's context the program's. Returns whether the signal is for the program.
+pub extern "C" fn show_program(context: &mut Context, information: &Information) -> bool {
+    if matches!(information.signal, SIGSEGV | SIGBUS) && end_copy(context, information) {
+        return false;
+    }
+    if context.rip == address(&last_jump) {
+        context.rip = context.rcx;
+    }
+    let rip = context.rip;
+    if (SLOTS_BASE..RUNTIME_BASE).contains(&rip) {
+        in_slot(context);
+    } else if rip == address(&trap_call) || rip == address(&trap_called) {
+        // SAFETY: here rsp is RESERVED below the program's, with the place to go back to on top.
+        let back = unsafe { *(context.rsp as *const u64) };
+        let is_made = rip == address(&trap_called);
+        context.rip = if is_made { back } else { back - CALL };
+        context.rsp += RESERVED;
+    } else if rip == address(&perform_call) || rip == address(&performed) {
+        // SAFETY: here rsp points to the frame, which stays until the call has returned.
+        let frame = unsafe { &*(context.rsp as *const Frame) };
+        restore(context, frame, rip == address(&performed));
+    }
+    true
+}
+
+fn in_slot(context: &mut Context) {
+    let within = (context.rip - SLOTS_BASE) as usize;
+    let start = context.rip - (within % slot::SIZE) as u64;
+    // SAFETY: the program executes this slot, so it is mapped, and slots are never changed.
+    let slot = unsafe { &*(start as *const [u8; slot::SIZE]) };
+    if let Some(place) = slot::stands_for(slot, within % slot::SIZE) {
+        context.rip = place;
+    }
+}
+
+/// Restores the registers from a frame, as they are before the call or after it.
+fn restore(context: &mut Context, frame: &Frame, is_made: bool) {
+    let Frame { rbx, rbp, r12, r13, r14, r15, rdi, rsi, rdx, r10, r8, r9, rax, rip, rsp, .. } = *frame;
+    *context = Context {
+        head: context.head,
+        r11: context.r11,
+        rcx: context.rcx,
+        rax: if is_made { context.rax } else { rax },
+        rip: if is_made { rip } else { rip - CALL },
+        rbx,
+        rbp,
+        r12,
+        r13,
+        r14,
+        r15,
+        rdi,
+        rsi,
+        rdx,
+        r10,
+        r8,
+        r9,
+        rsp,
+    };
+}

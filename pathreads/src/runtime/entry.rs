@@ -1,0 +1,381 @@
+//! The ways into the runtime and out of it, in assembly.
+//!
+//! | from | with | to |
+//! |---|---|---|
+//! | the kernel, at the start | the arguments on the stack | `boot` |
+//! | a slot | `RESERVED` bytes of stack taken, the place to go back to on top | `slow_entry` |
+//! | the handler of SIGSYS, by changing the program's registers | the same | `trap_entry` |
+//! | a new thread or process, after `clone` | its [`Frame`] | `spawn::in_child` |
+//! | a signal of the program, at a stub | the handler's arguments | `context::show_program`, then the handler |
+//!
+//! `slow_entry` saves the registers in a [`Frame`] on the program's stack and calls `dispatch::handle`.
+//! That sets the result, or leaves a call to be performed, or has the slot make the program's own. The
+//! call is performed here and not in Rust, so that a signal that interrupts it is shown the program's
+//! registers (`context`).
+
+use core::arch::global_asm;
+use core::mem::offset_of;
+
+use pathreads::slot::{NUMBERS, RESERVED};
+
+use crate::dispatch::{OF_INTEREST, Then};
+
+/// The program's registers at a call, and what the runtime needs until it returns. It lies on the
+/// program's stack.
+#[repr(C)]
+#[derive(Clone)]
+pub struct Frame {
+    pub rbx: u64,
+    pub rbp: u64,
+    pub r12: u64,
+    pub r13: u64,
+    pub r14: u64,
+    pub r15: u64,
+    pub rdi: u64,
+    pub rsi: u64,
+    pub rdx: u64,
+    pub r10: u64,
+    pub r8: u64,
+    pub r9: u64,
+    /// The number of the call, then its result.
+    pub rax: u64,
+    /// Where the program goes on.
+    pub rip: u64,
+    pub rsp: u64,
+    /// The `syscall` instruction of the slot, or 0 if the call was dispatched.
+    pub pass: u64,
+    /// The signals that are blocked when the program goes on after a `clone`.
+    pub mask: u64,
+    /// The call to perform: its number and arguments.
+    pub call: [u64; 7],
+    /// Memory for what these arguments point to.
+    pub scratch: [u64; 8],
+}
+
+/// The size of a frame. It keeps the stack aligned.
+pub const FRAME: u64 = size_of::<Frame>() as u64;
+const _: () = assert!(FRAME.is_multiple_of(16));
+
+/// The first six bytes of a path into `/proc`, in the upper bytes of a word.
+static PROC: u64 = u64::from_le_bytes([0, 0, b'/', b'p', b'r', b'o', b'c', b'/']);
+
+/// The number of stubs for handlers of signals.
+pub const STUBS: usize = 512;
+/// The bytes of a stub.
+pub const STUB: u64 = 16;
+
+impl Frame {
+    /// Returns the arguments of the call.
+    pub fn arguments(&self) -> [u64; 6] {
+        [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
+    }
+}
+
+unsafe extern "C" {
+    pub safe static runtime_text_end: [u8; 0];
+    pub safe static slow_entry: [u8; 0];
+    pub safe static trap_call: [u8; 0];
+    pub safe static trap_called: [u8; 0];
+    pub safe static perform_call: [u8; 0];
+    pub safe static performed: [u8; 0];
+    pub safe static last_jump: [u8; 0];
+    pub safe static sigsys_handler: [u8; 0];
+    pub safe static restorer: [u8; 0];
+    pub safe static signal_stubs: [u8; 0];
+    pub safe static user_copying: [u8; 0];
+    pub safe static user_copied: [u8; 0];
+    pub safe static peek_first: [u8; 0];
+    pub safe static peek_second: [u8; 0];
+    pub safe static peeked: [u8; 0];
+    /// Copies bytes, and returns the number of those that are left when one of them is not accessible.
+    pub fn user_copy(to: u64, from: u64, length: usize) -> usize;
+    /// Enters the program with this stack.
+    pub fn launch(stack: u64, entry: u64) -> !;
+    /// Makes a call that makes a child, which goes on with `frame`. Returns the result in the parent.
+    pub fn spawn_child(frame: *mut Frame, call: *const [u64; 7]) -> u64;
+    /// Does the same on the stack that ends at `frame`, for a child that shares memory and stack. The
+    /// parent goes on in `spawn::in_parent`.
+    pub fn spawn_sharing(frame: *mut Frame, call: *const [u64; 7]) -> !;
+    /// Calls a function on the stack that ends here.
+    pub fn call_on(stack: u64, f: extern "C" fn(&mut Frame) -> Then, frame: &mut Frame) -> Then;
+    /// Goes on with the program by a frame that lies on the program's stack, after unmapping memory.
+    pub fn leave_page(frame: *mut Frame, page: u64, length: u64) -> !;
+}
+
+/// Returns the address of a symbol.
+pub fn address(symbol: &[u8; 0]) -> u64 {
+    symbol.as_ptr() as u64
+}
+
+global_asm!(
+    ".globl start, slow_entry, trap_entry, trap_call, trap_called, perform_call, performed, last_jump",
+    ".globl sigsys_handler, restorer, signal_stubs, launch, spawn_child, spawn_sharing, leave_page",
+    ".globl user_copy, user_copying, user_copied, call_on, peek_first, peek_second, peeked",
+
+    // The boot has a stack of its own, so that it may write the program's.
+    "start:",
+    "mov rdi, rsp",
+    "lea rsp, [{boot_stack} + {boot_stack_size}]",
+    "xor ebp, ebp",
+    "call {boot}",
+    "ud2",
+
+    "launch:",
+    "mov rsp, rdi",
+    "mov rcx, rsi",
+    "xor eax, eax", "xor ebx, ebx", "xor edx, edx", "xor esi, esi", "xor edi, edi", "xor ebp, ebp",
+    "xor r8d, r8d", "xor r9d, r9d", "xor r10d, r10d", "xor r11d, r11d",
+    "xor r12d, r12d", "xor r13d, r13d", "xor r14d, r14d", "xor r15d, r15d",
+    "jmp rcx",
+
+    // A call that was not rewritten. rsp is RESERVED below the program's, with the place to go back to
+    // on top.
+    "trap_entry:",
+    "cmp eax, {numbers}",
+    "jae trap_call",
+    "mov ecx, eax",
+    "cmp byte ptr [rcx + {table}], 0",
+    "mov ecx, 0",
+    "jne slow_entry",
+    "trap_call:",
+    "syscall",
+    "trap_called:",
+    "ret {reserved} - 8",
+
+    // The same for a call after which code is to be rewritten.
+    "trap_slow:",
+    "xor ecx, ecx",
+    "jmp slow_entry",
+
+    // A call of the 32-bit interface.
+    "trap_int80:",
+    "int 0x80",
+    "ret {reserved} - 8",
+
+    // rcx is the slot's call, or 0. Files are opened all the time, and only those of /proc are of interest. A
+    // wrong address is the kernel's affair. A path that ends with a page is looked at with more care.
+    "slow_entry:",
+    "cmp eax, 257",
+    "je 3f",
+    "cmp eax, 2",
+    "jne 2f",
+    "lea r11, [rdi + 8]",
+    "and r11d, {in_page}",
+    "cmp r11d, 8",
+    "jb 2f",
+    "peek_first:",
+    "mov r11, [rdi]",
+    "jmp 1f",
+    "3: lea r11, [rsi + 8]",
+    "and r11d, {in_page}",
+    "cmp r11d, 8",
+    "jb 2f",
+    "peek_second:",
+    "mov r11, [rsi]",
+    "1: shl r11, 16",
+    "cmp r11, [{proc}]",
+    "je 2f",
+    "peeked:",
+    "test rcx, rcx",
+    "jz trap_call",
+    "lea rsp, [rsp + {reserved}]",
+    "jmp rcx",
+
+    "2: mov r11, rsp",
+    "lea rsp, [rsp - {frame}]",
+    "and rsp, -16",
+    "mov [rsp + {rbx}], rbx", "mov [rsp + {rbp}], rbp", "mov [rsp + {r12}], r12", "mov [rsp + {r13}], r13",
+    "mov [rsp + {r14}], r14", "mov [rsp + {r15}], r15", "mov [rsp + {rdi}], rdi", "mov [rsp + {rsi}], rsi",
+    "mov [rsp + {rdx}], rdx", "mov [rsp + {r10}], r10", "mov [rsp + {r8}], r8", "mov [rsp + {r9}], r9",
+    "mov [rsp + {rax}], rax", "mov [rsp + {pass}], rcx",
+    "mov rcx, [r11]",
+    "mov [rsp + {rip}], rcx",
+    "lea rcx, [r11 + {reserved}]",
+    "mov [rsp + {rsp}], rcx",
+    "cld",
+    "mov rdi, rsp",
+    "call {handle}",
+    "test eax, eax",
+    "jz finish",
+    "cmp eax, 2",
+    "jne perform",
+    // A call of the program's as it is, made in the slot: after it nothing needs the stack, which may
+    // have gone.
+    "mov rcx, [rsp + {pass}]",
+    "test rcx, rcx",
+    "jnz resume",
+    "perform:",
+    "mov rax, [rsp + {call}]", "mov rdi, [rsp + {call} + 8]", "mov rsi, [rsp + {call} + 16]",
+    "mov rdx, [rsp + {call} + 24]", "mov r10, [rsp + {call} + 32]", "mov r8, [rsp + {call} + 40]",
+    "mov r9, [rsp + {call} + 48]",
+    "perform_call:",
+    "syscall",
+    "performed:",
+    "mov [rsp + {rax}], rax",
+
+    // Goes on with the program by the frame at rsp.
+    "finish:",
+    "mov rcx, [rsp + {rip}]",
+    "resume:",
+    "mov rbx, [rsp + {rbx}]", "mov rbp, [rsp + {rbp}]", "mov r12, [rsp + {r12}]", "mov r13, [rsp + {r13}]",
+    "mov r14, [rsp + {r14}]", "mov r15, [rsp + {r15}]", "mov rdi, [rsp + {rdi}]", "mov rsi, [rsp + {rsi}]",
+    "mov rdx, [rsp + {rdx}]", "mov r10, [rsp + {r10}]", "mov r8, [rsp + {r8}]", "mov r9, [rsp + {r9}]",
+    "mov rax, [rsp + {rax}]",
+    "mov rsp, [rsp + {rsp}]",
+    "last_jump:",
+    "jmp rcx",
+
+    // SIGSYS: rsi is the siginfo, rdx the ucontext. Only a dispatched call (si_code 2) is ours.
+    "sigsys_handler:",
+    "cmp dword ptr [rsi + 8], 2",
+    "jne {foreign_sigsys}",
+    "cmp dword ptr [rsi + 28], 0x40000003",
+    "je 2f",
+    "cmp dword ptr [rdx + 144], 15",
+    "je 3f",
+    "lea rax, [trap_entry]",
+    "inc dword ptr [{dispatched}]",
+    "cmp dword ptr [{dispatched}], {patience}",
+    "jne 1f",
+    "lea rax, [trap_slow]",
+    "1: mov rcx, [rdx + 160]",
+    "lea rcx, [rcx - {reserved}]",
+    "mov rdi, [rdx + 168]",
+    "mov [rcx], rdi",
+    "mov [rdx + 160], rcx",
+    "mov [rdx + 168], rax",
+    "ret",
+    "2: lea rax, [trap_int80]",
+    "jmp 1b",
+    // rt_sigreturn restores all registers from the frame at the program's rsp. This handler's own frame
+    // is dropped.
+    "3: mov rsp, [rdx + 160]",
+    "restorer:",
+    "mov eax, 15",
+    "syscall",
+
+    // A stub for each handler that the program may install. Stubs never change what they stand for.
+    ".balign 16",
+    "signal_stubs:",
+    ".set index, 0",
+    ".rept {stubs}",
+    ".balign 16",
+    "mov eax, index",
+    "jmp deliver",
+    ".set index, index + 1",
+    ".endr",
+    ".balign 16",
+    "deliver:",
+    "push rax", "push rdi", "push rsi", "push rdx",
+    "lea rsp, [rsp - 8]",
+    "mov rdi, rdx",
+    "call {show_program}",
+    "movzx ecx, al",
+    "lea rsp, [rsp + 8]",
+    "pop rdx", "pop rsi", "pop rdi", "pop rax",
+    "jecxz 4f",
+    "jmp qword ptr [{handlers} + rax * 8]",
+    "4: ret",
+
+    "call_on:",
+    "push rbp",
+    "mov rbp, rsp",
+    "mov rsp, rdi",
+    "mov rdi, rdx",
+    "call rsi",
+    "mov rsp, rbp",
+    "pop rbp",
+    "ret",
+
+    "user_copy:",
+    "mov rcx, rdx",
+    "user_copying:",
+    "rep movsb",
+    "user_copied:",
+    "mov rax, rcx",
+    "ret",
+
+    "spawn_child:",
+    "push rbx", "push rbp", "push r12", "push r13", "push r14", "push r15",
+    "mov rbx, rdi",
+    "mov rax, [rsi]", "mov rdi, [rsi + 8]", "mov rdx, [rsi + 24]", "mov r10, [rsi + 32]",
+    "mov r8, [rsi + 40]", "mov r9, [rsi + 48]", "mov rsi, [rsi + 16]",
+    "syscall",
+    "test rax, rax",
+    "jz child",
+    "pop r15", "pop r14", "pop r13", "pop r12", "pop rbp", "pop rbx",
+    "ret",
+
+    "spawn_sharing:",
+    "mov rsp, rdi",
+    "mov rbx, rdi",
+    "mov rax, [rsi]", "mov rdi, [rsi + 8]", "mov rdx, [rsi + 24]", "mov r10, [rsi + 32]",
+    "mov r8, [rsi + 40]", "mov r9, [rsi + 48]", "mov rsi, [rsi + 16]",
+    "syscall",
+    "test rax, rax",
+    "jz child",
+    "mov rdi, rbx",
+    "mov rsi, rax",
+    "call {in_parent}",
+    "ud2",
+
+    "child:",
+    "mov rsp, rbx",
+    "mov rdi, rbx",
+    "call {in_child}",
+    "jmp unblock",
+
+    // munmap(rsi, rdx), with the stack already on the program's.
+    "leave_page:",
+    "mov rsp, rdi",
+    "mov rdi, rsi",
+    "mov rsi, rdx",
+    "mov eax, 11",
+    "syscall",
+    // rt_sigprocmask(SIG_SETMASK, &frame.mask, 0, 8)
+    "unblock:",
+    "mov eax, 14",
+    "mov edi, 2",
+    "lea rsi, [rsp + {mask}]",
+    "xor edx, edx",
+    "mov r10d, 8",
+    "syscall",
+    "jmp finish",
+
+    boot_stack = sym crate::boot::STACK,
+    boot_stack_size = const crate::boot::STACK_SIZE,
+    boot = sym crate::boot::boot,
+    in_page = const pathreads::PAGE - 1,
+    proc = sym PROC,
+    numbers = const NUMBERS,
+    dispatched = sym crate::patch::DISPATCHED,
+    patience = const crate::patch::DISPATCHED_FIRST,
+    table = sym OF_INTEREST,
+    reserved = const RESERVED,
+    frame = const FRAME,
+    handle = sym crate::dispatch::handle,
+    foreign_sigsys = sym crate::sigaction::foreign_sigsys,
+    stubs = const STUBS,
+    show_program = sym crate::context::show_program,
+    handlers = sym crate::sigaction::HANDLERS,
+    in_child = sym crate::spawn::in_child,
+    in_parent = sym crate::spawn::in_parent,
+    rbx = const offset_of!(Frame, rbx),
+    rbp = const offset_of!(Frame, rbp),
+    r12 = const offset_of!(Frame, r12),
+    r13 = const offset_of!(Frame, r13),
+    r14 = const offset_of!(Frame, r14),
+    r15 = const offset_of!(Frame, r15),
+    rdi = const offset_of!(Frame, rdi),
+    rsi = const offset_of!(Frame, rsi),
+    rdx = const offset_of!(Frame, rdx),
+    r10 = const offset_of!(Frame, r10),
+    r8 = const offset_of!(Frame, r8),
+    r9 = const offset_of!(Frame, r9),
+    rax = const offset_of!(Frame, rax),
+    rip = const offset_of!(Frame, rip),
+    rsp = const offset_of!(Frame, rsp),
+    mask = const offset_of!(Frame, mask),
+    pass = const offset_of!(Frame, pass),
+    call = const offset_of!(Frame, call),
+);

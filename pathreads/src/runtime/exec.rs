@@ -1,0 +1,163 @@
+//! `execve`: the new program runs under the runtime, too.
+//!
+//! The kernel is asked to execute the runtime (`/proc/self/exe`), with the program's path and arguments
+//! as its own. The kernel executes all that the runtime could not load as it would: programs with
+//! rights of their own (set-user-ID, capabilities), files that cannot be read, other machines, and all
+//! that is not executable, so that the error is the kernel's. So is a call that names the program by a
+//! descriptor.
+//!
+//! Nothing here writes to memory other than the stack: a child of `vfork` shares all of it.
+
+use pathreads::elf::{Headers, PT_INTERP, SCRIPT_HEAD, Script, Segment};
+use pathreads::{RUNTIME_END, SLOTS_BASE};
+
+use crate::boot;
+use crate::dispatch::Then;
+use crate::entry::Frame;
+use crate::sys::{self, harmless, nr};
+use crate::user;
+
+/// The words before the program's arguments.
+const PREFIX: usize = 3;
+
+/// The most arguments that are put on the stack. For more, memory is mapped.
+const FEW: usize = 256;
+
+/// The most scripts in a row, as in Linux.
+pub const SCRIPTS: usize = 5;
+
+/// The runtime, also if its file has gone.
+const RUNTIME: &[u8] = b"/proc/self/exe\0";
+
+/// The options by which the runtime is told that it was called from here: with the pool, and without.
+pub const OPTIONS: [&[u8]; 2] = [b"--exec\0", b"--exec-strict\0"];
+
+const X_OK: u64 = 1;
+const PATH: usize = 1024;
+
+/// Executes the program under the runtime. Returns if it is left to the kernel, with the call in the frame.
+pub extern "C" fn prepare(frame: &mut Frame) -> Then {
+    let first = if frame.call[0] == nr::EXECVEAT { 1 } else { 0 };
+    if boot::is_exe_link(frame.call[first + 1]) {
+        frame.call[first + 1] = boot::exe_path();
+    }
+    let [path, arguments, environment] = [0, 1, 2].map(|index| frame.call[first + index + 1]);
+    let is_by_path = first == 0 || (frame.call[1] == sys::AT_FDCWD && frame.call[5] == 0);
+    if arguments != 0 && is_by_path && can_be_loaded(path, SCRIPTS) {
+        under_runtime(path, arguments, environment, frame.mask);
+    }
+    Then::Perform
+}
+
+/// Executes the runtime. Returns if that fails.
+fn under_runtime(path: u64, arguments: u64, environment: u64, mask: u64) {
+    let mut few = [0; PREFIX + FEW + 1];
+    let Some(count) = count(arguments).filter(|count| *count > 0) else { return };
+    let length = PREFIX + count + 1;
+    if count <= FEW {
+        let words = &mut few[..length];
+        if fill(words, path, arguments).is_ok() {
+            let _ = execute(words, environment, mask);
+        }
+        return;
+    }
+    let bytes = length as u64 * 8;
+    let Ok(memory) = sys::map_zeroes(bytes) else { return };
+    // SAFETY: the memory is new.
+    let words = unsafe { core::slice::from_raw_parts_mut(memory as *mut u64, length) };
+    if fill(words, path, arguments).is_ok() {
+        let _ = execute(words, environment, mask);
+    }
+    // SAFETY: `words` is not used any more.
+    unsafe { sys::munmap(memory, bytes) };
+}
+
+/// Returns the number of the program's arguments.
+fn count(arguments: u64) -> Option<usize> {
+    let mut words = [0_u64; 32];
+    let mut count = 0;
+    loop {
+        // SAFETY: the bytes of these words, and any bytes make words.
+        let bytes =
+            unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(&words)) };
+        let read = user::read_some(arguments + count as u64 * 8, bytes) / 8;
+        match words[..read].iter().position(|word| *word == 0) {
+            Some(end) => return Some(count + end),
+            None if read == 0 => return None,
+            None => count += read,
+        }
+    }
+}
+
+/// Makes the runtime's arguments of the program's.
+fn fill(words: &mut [u64], path: u64, arguments: u64) -> sys::Result<()> {
+    let end = words.len() - 1;
+    words[0] = RUNTIME.as_ptr() as u64;
+    words[1] = OPTIONS[usize::from(boot::is_strict())].as_ptr() as u64;
+    words[2] = path;
+    user::words_into(arguments, &mut words[PREFIX..end])?;
+    words[end] = 0;
+    Ok(())
+}
+
+/// Executes the runtime with the signals blocked that the program has blocked. The new program inherits them.
+fn execute(words: &[u64], environment: u64, mask: u64) -> sys::Result {
+    let blocked = sys::set_mask(mask);
+    let result = harmless!(nr::EXECVE, RUNTIME.as_ptr() as u64, words.as_ptr() as u64, environment);
+    sys::set_mask(blocked);
+    result
+}
+
+/// Returns whether the runtime can load a program as the kernel would.
+pub fn can_be_loaded(path: u64, scripts: usize) -> bool {
+    let Ok(file) = sys::open(path, 0) else { return false };
+    let is_loadable =
+        harmless!(nr::ACCESS, path, X_OK).is_ok() && !has_rights(file) && is_known(file, scripts);
+    sys::close(file);
+    is_loadable
+}
+
+/// Returns whether a file is of a kind that the runtime knows.
+fn is_known(file: u64, scripts: usize) -> bool {
+    let mut head = [0; PATH];
+    let Ok(length) = sys::read_at(file, &mut head, 0) else { return false };
+    let head = &head[..length];
+    if let Some(script) = Script::parse(&head[..length.min(SCRIPT_HEAD)]) {
+        let mut path = [0; SCRIPT_HEAD + 1];
+        path[..script.interpreter.len()].copy_from_slice(script.interpreter);
+        return scripts > 0 && can_be_loaded(path.as_ptr() as u64, scripts - 1);
+    }
+    let Some(headers) = Headers::parse(head) else { return false };
+    let meets = |(first, end): (u64, u64)| headers.is_fixed && first < RUNTIME_END && SLOTS_BASE < end;
+    if headers.span().is_none_or(meets) {
+        return false;
+    }
+    headers.find(PT_INTERP).is_none_or(|interpreter| is_readable(file, interpreter))
+}
+
+fn is_readable(file: u64, interpreter: Segment) -> bool {
+    let mut path = [0; PATH];
+    let length = interpreter.file_size as usize;
+    if length >= PATH || sys::read_at(file, &mut path[..length], interpreter.offset) != Ok(length) {
+        return false;
+    }
+    let opened = sys::open(path.as_ptr() as u64, 0);
+    opened.inspect(|file| sys::close(*file)).is_ok()
+}
+
+/// Returns whether a file is something else than a plain one without rights of its own.
+fn has_rights(file: u64) -> bool {
+    const AT_EMPTY_PATH: u64 = 0x1000;
+    const STATX_TYPE_AND_MODE: u64 = 3;
+    const PLAIN: u16 = 0o10_0000;
+    const KIND: u16 = 0o17_0000;
+    const SETUID_SETGID: u16 = 0o6000;
+    let mut status = [0_u16; 128];
+    let (empty, at) = (c"".as_ptr() as u64, status.as_mut_ptr() as u64);
+    if harmless!(nr::STATX, file, empty, AT_EMPTY_PATH, STATX_TYPE_AND_MODE, at).is_err() {
+        return true;
+    }
+    let mode = status[14];
+    let name = c"security.capability".as_ptr() as u64;
+    mode & KIND != PLAIN || mode & SETUID_SETGID != 0 || harmless!(nr::FGETXATTR, file, name, 0, 0).is_ok()
+}

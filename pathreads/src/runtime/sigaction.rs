@@ -1,0 +1,183 @@
+//! The actions of signals.
+//!
+//! The kernel knows a stub instead of each of the program's handlers. A stub belongs to one handler for
+//! ever, so there is no moment at which the kernel's action and a table of ours disagree, and a child
+//! that shares memory but not actions changes nothing for its parent.
+//!
+//! Where the program has the default action for SIGSEGV or SIGBUS, the kernel knows [`fault`]. It ends
+//! the runtime's own copies from wrong addresses (`user`), and otherwise does what the default action
+//! does.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::context::{self, Context, Information};
+use crate::dispatch::Then;
+use crate::entry::{Frame, STUB, STUBS, address, restorer, signal_stubs, sigsys_handler};
+use crate::sys::{self, SIGSYS, SIGSYS_BIT, harmless, nr};
+use crate::user;
+
+/// The program's handlers, by stub. 0 is free.
+pub static HANDLERS: [AtomicU64; STUBS] = [const { AtomicU64::new(0) }; STUBS];
+
+/// The program's own action for SIGSYS, which the kernel does not know.
+static OF_SIGSYS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+
+/// The kernel's `struct sigaction` as words: handler, flags, restorer, mask.
+type Action = [u64; 4];
+
+const SIG_DFL: u64 = 0;
+const SIG_IGN: u64 = 1;
+const SA_SIGINFO: u64 = 4;
+const SA_RESTORER: u64 = 0x0400_0000;
+const SA_ONSTACK: u64 = 0x0800_0000;
+const SA_NODEFER: u64 = 0x4000_0000;
+
+const SIGBUS: u64 = 7;
+const SIGSEGV: u64 = 11;
+
+/// Makes SIGSYS the runtime's, and the default actions of SIGSEGV and SIGBUS.
+pub fn install() {
+    for signal in [SIGSEGV, SIGBUS] {
+        if kernels(signal).is_ok_and(|action| action[0] == SIG_DFL) {
+            set_kernels(signal, &of_fault());
+        }
+    }
+    let flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK | SA_NODEFER;
+    let action: Action = [address(&sigsys_handler), flags, address(&restorer), 0];
+    set_kernels(SIGSYS, &action);
+}
+
+fn set_kernels(signal: u64, action: &Action) {
+    let _ = harmless!(nr::SIGACTION, signal, action.as_ptr() as u64, 0, 8);
+}
+
+fn kernels(signal: u64) -> sys::Result<Action> {
+    let mut action: Action = [0; 4];
+    harmless!(nr::SIGACTION, signal, 0, action.as_mut_ptr() as u64, 8)?;
+    Ok(action)
+}
+
+/// Returns the kernel's action for a default one of SIGSEGV or SIGBUS.
+fn of_fault() -> Action {
+    let handler: extern "C" fn(u64, &Information, &mut Context) = fault;
+    [handler as usize as u64, SA_SIGINFO | SA_RESTORER | SA_ONSTACK, address(&restorer), 0]
+}
+
+/// Handles a fault for which the program has the default action.
+extern "C" fn fault(signal: u64, information: &Information, context: &mut Context) {
+    if context::end_copy(context, information) {
+        return;
+    }
+    // A fault happens again when this returns. A signal that was sent is sent again.
+    set_kernels(signal, &[SIG_DFL, SA_RESTORER, address(&restorer), 0]);
+    if information.code <= 0 {
+        send_to_self(signal);
+    }
+}
+
+/// Handles `rt_sigaction`.
+pub fn set(frame: &mut Frame) -> Then {
+    let [signal, new_at, old_at, size, ..] = frame.arguments();
+    if size != 8 {
+        return Then::Perform;
+    }
+    frame.rax = match exchange(signal, new_at, old_at) {
+        Ok(()) => 0,
+        Err(error) => error.to_result(),
+    };
+    Then::Return
+}
+
+fn exchange(signal: u64, new_at: u64, old_at: u64) -> sys::Result<()> {
+    let new = if new_at == 0 { None } else { Some(user::words(new_at)?) };
+    let old = if signal == SIGSYS { exchange_own(new) } else { exchange_kernels(signal, new)? };
+    if old_at == 0 { Ok(()) } else { user::write_words(old_at, &old) }
+}
+
+/// Exchanges the program's action for SIGSYS.
+fn exchange_own(new: Option<Action>) -> Action {
+    let mut old = [0; 4];
+    for (index, word) in OF_SIGSYS.iter().enumerate() {
+        old[index] = match new {
+            Some(new) => word.swap(new[index], Ordering::Relaxed),
+            None => word.load(Ordering::Relaxed),
+        };
+    }
+    old
+}
+
+/// Exchanges an action in the kernel.
+fn exchange_kernels(signal: u64, new: Option<Action>) -> sys::Result<Action> {
+    let new = new.map(|[handler, flags, back, mask]| {
+        if matches!(signal, SIGSEGV | SIGBUS) && handler == SIG_DFL {
+            return of_fault();
+        }
+        let mask = mask & !SIGSYS_BIT;
+        match stub_for(handler, flags & SA_SIGINFO != 0) {
+            Some(stub) => [stub, flags | SA_SIGINFO, back, mask],
+            None => [handler, flags, back, mask],
+        }
+    });
+    let mut old: Action = [0; 4];
+    let new_at = new.as_ref().map_or(0, |action| action.as_ptr() as u64);
+    harmless!(nr::SIGACTION, signal, new_at, old.as_mut_ptr() as u64, 8)?;
+    if old[0] == of_fault()[0] {
+        return Ok([SIG_DFL, 0, 0, 0]);
+    }
+    if let Some((handler, has_information)) = handler_of(old[0]) {
+        old[0] = handler;
+        old[1] = if has_information { old[1] } else { old[1] & !SA_SIGINFO };
+    }
+    Ok(old)
+}
+
+/// Returns the stub of a handler. When there is no free one, the handler has none: it works, but may
+/// see the runtime's registers. The kernel always gives a stub the signal's information. Stubs with odd
+/// numbers are for handlers that ask for it.
+fn stub_for(handler: u64, has_information: bool) -> Option<u64> {
+    if matches!(handler, SIG_DFL | SIG_IGN) {
+        return None;
+    }
+    let takes = |index: &usize| {
+        // Relaxed: a stub is reached only by an action that is set after this, by a system call.
+        let taken = HANDLERS[*index].compare_exchange(0, handler, Ordering::Relaxed, Ordering::Relaxed);
+        taken.is_ok() || taken == Err(handler)
+    };
+    let index = (usize::from(has_information)..STUBS).step_by(2).find(takes)?;
+    Some(address(&signal_stubs) + index as u64 * STUB)
+}
+
+/// Returns the handler of a stub, and whether it asked for information.
+fn handler_of(stub: u64) -> Option<(u64, bool)> {
+    let offset = stub.checked_sub(address(&signal_stubs))?;
+    let index = (offset / STUB) as usize;
+    let handler = HANDLERS.get(index)?.load(Ordering::Relaxed);
+    Some((handler, index % 2 == 1))
+}
+
+/// Delivers a SIGSYS that is not about a dispatched call, such as that of a filter of the program.
+pub extern "C" fn foreign_sigsys(signal: u64, information: &Information, context: &mut Context) {
+    match OF_SIGSYS[0].load(Ordering::Relaxed) {
+        SIG_DFL => die(),
+        SIG_IGN => {}
+        handler => {
+            context::show_program(context, information);
+            // SAFETY: the program installed this as its handler, which takes these three.
+            let handler: extern "C" fn(u64, &Information, &mut Context) =
+                unsafe { core::mem::transmute(handler) };
+            handler(signal, information, context);
+        }
+    }
+}
+
+/// Ends the process as SIGSYS does by default.
+fn die() {
+    set_kernels(SIGSYS, &[SIG_DFL, SA_RESTORER, address(&restorer), 0]);
+    send_to_self(SIGSYS);
+}
+
+fn send_to_self(signal: u64) {
+    if let (Ok(process), Ok(thread)) = (harmless!(nr::GETPID), harmless!(nr::GETTID)) {
+        let _ = harmless!(nr::TGKILL, process, thread, signal);
+    }
+}

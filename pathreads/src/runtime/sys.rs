@@ -1,0 +1,191 @@
+//! System calls of the runtime itself.
+
+use core::arch::asm;
+
+use abi::Errno;
+
+/// The result of a call, or its error.
+pub type Result<T = u64> = core::result::Result<T, Errno>;
+
+/// Numbers of calls.
+pub mod nr {
+    pub const WRITE: u64 = 1;
+    pub const OPEN: u64 = 2;
+    pub const CLOSE: u64 = 3;
+    pub const MMAP: u64 = 9;
+    pub const MPROTECT: u64 = 10;
+    pub const MUNMAP: u64 = 11;
+    pub const BRK: u64 = 12;
+    pub const SIGACTION: u64 = 13;
+    pub const SIGPROCMASK: u64 = 14;
+    pub const PREAD: u64 = 17;
+    pub const ACCESS: u64 = 21;
+    pub const MREMAP: u64 = 25;
+    pub const MSYNC: u64 = 26;
+    pub const MINCORE: u64 = 27;
+    pub const MADVISE: u64 = 28;
+    pub const SHMAT: u64 = 30;
+    pub const GETPID: u64 = 39;
+    pub const CLONE: u64 = 56;
+    pub const FORK: u64 = 57;
+    pub const VFORK: u64 = 58;
+    pub const EXECVE: u64 = 59;
+    pub const READLINK: u64 = 89;
+    pub const SIGSUSPEND: u64 = 130;
+    pub const PERSONALITY: u64 = 135;
+    pub const MLOCK: u64 = 149;
+    pub const MUNLOCK: u64 = 150;
+    pub const MLOCKALL: u64 = 151;
+    pub const PRCTL: u64 = 157;
+    pub const SETRLIMIT: u64 = 160;
+    pub const GETTID: u64 = 186;
+    pub const FGETXATTR: u64 = 193;
+    pub const FUTEX: u64 = 202;
+    pub const IO_SETUP: u64 = 206;
+    pub const REMAP_FILE_PAGES: u64 = 216;
+    pub const EXIT_GROUP: u64 = 231;
+    pub const TGKILL: u64 = 234;
+    pub const MBIND: u64 = 237;
+    pub const OPENAT: u64 = 257;
+    pub const READLINKAT: u64 = 267;
+    pub const PSELECT6: u64 = 270;
+    pub const PPOLL: u64 = 271;
+    pub const VMSPLICE: u64 = 278;
+    pub const EPOLL_PWAIT: u64 = 281;
+    pub const PRLIMIT64: u64 = 302;
+    pub const GETRANDOM: u64 = 318;
+    pub const EXECVEAT: u64 = 322;
+    pub const USERFAULTFD: u64 = 323;
+    pub const MLOCK2: u64 = 325;
+    pub const PKEY_MPROTECT: u64 = 329;
+    pub const STATX: u64 = 332;
+    pub const IO_PGETEVENTS: u64 = 333;
+    pub const IO_URING_SETUP: u64 = 425;
+    pub const CLONE3: u64 = 435;
+    pub const EPOLL_PWAIT2: u64 = 441;
+    pub const MSEAL: u64 = 462;
+}
+
+pub const PROT_READ: u64 = 1;
+pub const PROT_WRITE: u64 = 2;
+pub const PROT_EXEC: u64 = 4;
+pub const MAP_PRIVATE: u64 = 2;
+pub const MAP_FIXED: u64 = 0x10;
+pub const MAP_ANONYMOUS: u64 = 0x20;
+pub const MAP_NORESERVE: u64 = 0x4000;
+pub const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+pub const NO_FILE: u64 = u64::MAX;
+pub const O_CLOEXEC: u64 = 0x8_0000;
+pub const AT_FDCWD: u64 = -100_i64 as u64;
+pub const SIGSYS: u64 = 31;
+/// The bit of SIGSYS in a set of signals.
+pub const SIGSYS_BIT: u64 = 1 << (SIGSYS - 1);
+pub const SIG_SETMASK: u64 = 2;
+/// The signals that are blocked in parts of the runtime: all but SIGSEGV and SIGBUS, which end copies from
+/// wrong addresses, and SIGSYS, by which their handlers return.
+pub const ALL_BUT_FAULTS: u64 = !(SIGSYS_BIT | 1 << (11 - 1) | 1 << (7 - 1));
+
+/// Makes a call and returns rax.
+///
+/// # Safety
+/// The call must not change memory that Rust relies on.
+#[inline]
+pub unsafe fn raw(number: u64, arguments: [u64; 6]) -> u64 {
+    let [a, b, c, d, e, f] = arguments;
+    let result;
+    // SAFETY: the caller answers for the call. The kernel changes no register but these three.
+    unsafe {
+        asm!("syscall", inlateout("rax") number => result, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d,
+            in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _);
+    }
+    result
+}
+
+/// Makes a call with the arguments that it needs.
+///
+/// # Safety
+/// As for [`raw`].
+pub unsafe fn call<const N: usize>(number: u64, arguments: [u64; N]) -> Result {
+    let mut all = [0; 6];
+    all[..N].copy_from_slice(&arguments);
+    // SAFETY: the caller answers for the call.
+    let result = unsafe { raw(number, all) };
+    Errno::from_result(result).map_or(Ok(result), Err)
+}
+
+/// Makes a call that changes no memory of this process, or only what it is given to write to.
+macro_rules! harmless {
+    ($number:expr $(, $argument:expr)*) => {
+        // SAFETY: the kernel writes to nothing but the buffer in the arguments, if there is one, which
+        // is borrowed.
+        unsafe { $crate::sys::call($number, [$($argument),*]) }
+    };
+}
+pub(crate) use harmless;
+
+/// Ends the process with a message.
+pub fn fail(message: &[u8], status: u64) -> ! {
+    say(&[b"pathreads: ", message, b"\n"]);
+    exit(status)
+}
+
+/// Ends the process.
+pub fn exit(status: u64) -> ! {
+    loop {
+        let _ = harmless!(nr::EXIT_GROUP, status);
+    }
+}
+
+/// Writes to standard error.
+pub fn say(parts: &[&[u8]]) {
+    for part in parts {
+        let _ = harmless!(nr::WRITE, 2, part.as_ptr() as u64, part.len() as u64);
+    }
+}
+
+/// Opens a file to read, by the address of its path. The kernel checks the address.
+pub fn open(path: u64, flags: u64) -> Result {
+    harmless!(nr::OPEN, path, flags | O_CLOEXEC)
+}
+
+pub fn close(file: u64) {
+    let _ = harmless!(nr::CLOSE, file);
+}
+
+/// Reads from an offset of a file.
+pub fn read_at(file: u64, buffer: &mut [u8], offset: u64) -> Result<usize> {
+    let read = harmless!(nr::PREAD, file, buffer.as_mut_ptr() as u64, buffer.len() as u64, offset)?;
+    Ok(read as usize)
+}
+
+/// Maps memory.
+///
+/// # Safety
+/// A fixed address must not hold memory that Rust relies on.
+pub unsafe fn mmap(address: u64, length: u64, protection: u64, flags: u64, file: u64, offset: u64) -> Result {
+    // SAFETY: the caller answers for the address.
+    unsafe { call(nr::MMAP, [address, length, protection, flags, file, offset]) }
+}
+
+/// Maps zeroes where the kernel likes.
+pub fn map_zeroes(length: u64) -> Result {
+    // SAFETY: the kernel chooses a free address.
+    unsafe { mmap(0, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, NO_FILE, 0) }
+}
+
+/// Unmaps memory.
+///
+/// # Safety
+/// Nothing may use the memory any more.
+pub unsafe fn munmap(address: u64, length: u64) {
+    // SAFETY: the caller answers for it.
+    let _ = unsafe { call(nr::MUNMAP, [address, length]) };
+}
+
+/// Replaces the set of blocked signals and returns the old one.
+pub fn set_mask(mask: u64) -> u64 {
+    let mut old = 0_u64;
+    let (new, old_at) = (&raw const mask as u64, &raw mut old as u64);
+    let _ = harmless!(nr::SIGPROCMASK, SIG_SETMASK, new, old_at, 8);
+    old
+}
