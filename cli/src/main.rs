@@ -28,6 +28,8 @@ enum Verb {
     Demo(commands::demo::Arguments),
     /// Measure RadixVM and stock Linux with the same programs
     Bench(commands::bench::Arguments),
+    /// Run a Linux program on this machine, with small mappings made in the process
+    Native(commands::native::Arguments),
     /// Count cache lines, interrupts and faults between CPUs, and name the contended lines and their code
     Contend(commands::contend::Arguments),
     /// Show what is installed, what is missing, and how to get it
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
 fn dispatch(Command { verb }: Command) -> anyhow::Result<u8> {
     match verb {
         Verb::Run(arguments) => commands::run::run(arguments),
+        Verb::Native(arguments) => commands::native::run(&arguments),
         Verb::Demo(arguments) => commands::demo::run(&arguments),
         Verb::Bench(arguments) => commands::bench::run(&arguments),
         Verb::Contend(arguments) => commands::contend::run(&arguments),

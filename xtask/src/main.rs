@@ -32,7 +32,7 @@ usage: cargo xtask VERB
   test --nightly     each test once, then the suites cpus, fuzz and mutants, which take hours
   test SUITE... [NAME]...
                      these suites, or their tests with NAME in their names. The suites:
-                     check unit asan guest bochs loom miri cpus fuzz mutants
+                     check unit native asan guest bochs loom miri cpus fuzz mutants
   asan               the fuzz drivers under AddressSanitizer, each for FUZZ_SECONDS (5)
   bochs              the tests that boot Bochs, whose CPUs have PCIDs and the x2APIC
   cpus               guests with every number of CPUs
@@ -52,7 +52,7 @@ usage: cargo xtask VERB
                      `./radixvm demo` and `./radixvm test --quick` of the last commit in it; --whole: all tests
   results [--only NAME,...]
                      measure, and write docs/results: local, pipeline, global, forkexit, designs, counters, calls, memory,
-                     and native (times, for a quiet machine).
+                     pool and native (the last two are times, for a quiet machine).
                      Refuses changes that are not committed.
   arrows             prints the rooms of each unit and how often each names the others
   doc                write docs/guide/linux-calls.md from the kernel's table, ARCHITECTURE.md's rooms from theirs, and the API pages";
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
 fn dispatch(words: &[&str]) -> Result<bool> {
     match words {
         ["test", names @ ..] => suites::run(names),
-        ["check" | "asan" | "loom" | "miri" | "guest" | "bochs" | "cpus"] | ["fuzz", ..] => {
+        ["check" | "native" | "asan" | "loom" | "miri" | "guest" | "bochs" | "cpus"] | ["fuzz", ..] => {
             suites::run(words)
         }
         ["mutants", "orderings", rest @ ..] => mutants::orderings(rest),

@@ -36,9 +36,10 @@ impl Suite {
 }
 
 /// The quick ones first. The last three take hours: they run only where they are named, and with `--nightly`.
-const SUITES: [Suite; 10] = [
+const SUITES: [Suite; 11] = [
     Suite::new("check", check::all),
     Suite::new("unit", unit),
+    Suite::new("native", native),
     Suite::beside("asan", asan),
     Suite::new("guest", guest),
     Suite::new("bochs", bochs),
@@ -50,7 +51,7 @@ const SUITES: [Suite; 10] = [
 ];
 
 /// The number of suites that a run without words includes.
-const USUAL: usize = 7;
+const USUAL: usize = 8;
 
 /// The guest tests of `--quick`: a program of each kind, each way that a run can end, and a few for the
 /// memory.
@@ -69,7 +70,7 @@ const QUICK_GUESTS: [&str; 8] = [
 /// test once. The last line sums up. Returns whether nothing failed.
 pub fn run(words: &[&str]) -> Result<bool> {
     match words {
-        ["--quick"] => run_each(&[("check", &[]), ("unit", &[]), ("guest", &QUICK_GUESTS)]),
+        ["--quick"] => run_each(&[("check", &[]), ("unit", &[]), ("native", &[]), ("guest", &QUICK_GUESTS)]),
         ["--nightly"] => run_each(&SUITES.each_ref().map(|suite| (suite.name, &[][..]))),
         [] => run_each(&SUITES.each_ref().map(|suite| (suite.name, &[][..]))[..USUAL]),
         words => run_each(&chosen(words)?),
@@ -159,6 +160,12 @@ impl Done {
 fn unit(names: &[&str], lane: &Lane) -> Result<Tally> {
     let mut command = cargo("test --locked --workspace --exclude radixvm-kernel --no-fail-fast");
     tests(lane, "unit", command.arg("--").args(names))
+}
+
+/// Runs tests that run programs on this machine under the runtime.
+fn native(names: &[&str], lane: &Lane) -> Result<Tally> {
+    let mut command = cargo("test --locked --package radixvm --features native --test native --");
+    tests(lane, "native", command.args(names))
 }
 
 /// Runs tests that boot QEMU.

@@ -92,6 +92,9 @@ fn command(package: &Package) -> Command {
     if let Some(target) = package.target {
         command.args(["--target", target]);
     }
+    if let Some(feature) = package.feature {
+        command.args(["--features", feature]);
+    }
     // Settings of a test run or a model checker for the host must not reach the guests' builds.
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CARGO_BUILD_TARGET");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

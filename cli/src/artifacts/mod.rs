@@ -1,4 +1,4 @@
-//! The kernel, the programs for guests and the meter.
+//! The kernel, the programs for guests, the meter, and the runtime for programs on this machine.
 //!
 //! In a checkout cargo builds them. It is called only when something is out of date ([`stamp`] decides),
 //! because it waits for its own locks and needs a folder that it can write. An installed command has them
@@ -25,6 +25,8 @@ struct Package {
     profile: &'static str,
     /// Its name in messages, after "the".
     what: &'static str,
+    /// A feature that is switched on.
+    feature: Option<&'static str>,
     /// The folders with its sources and those of the crates that it is made of.
     sources: &'static [&'static str],
 }
@@ -34,6 +36,7 @@ const KERNEL: Package = Package {
     target: Some("x86_64-unknown-none"),
     profile: "release",
     what: "kernel",
+    feature: None,
     sources: &["kernel", "crates", "abi", "firmware"],
 };
 const USER: Package = Package {
@@ -41,10 +44,26 @@ const USER: Package = Package {
     target: Some("x86_64-unknown-linux-musl"),
     profile: "release",
     what: "programs",
+    feature: None,
     sources: &["user", "crates", "abi"],
 };
-const METER: Package =
-    Package { name: "radixvm-meter", target: None, profile: "release", what: "meter", sources: &["meter"] };
+const METER: Package = Package {
+    name: "radixvm-meter",
+    target: None,
+    profile: "release",
+    what: "meter",
+    feature: None,
+    sources: &["meter"],
+};
+/// The runtime for programs on this machine. It stands alone, so it has the kernel's target.
+const RUNTIME: Package = Package {
+    name: "radixvm-pathreads",
+    target: KERNEL.target,
+    profile: "release",
+    what: "runtime",
+    feature: Some("runtime"),
+    sources: &["pathreads", "abi"],
+};
 /// The name of the laboratory's file.
 pub const LABORATORY_NAME: &str = "radixvm-lab";
 /// The laboratory, with the profile of this command, whose dependencies it shares.
@@ -53,6 +72,7 @@ const LABORATORY: Package = Package {
     target: None,
     profile: "dev",
     what: "laboratory",
+    feature: None,
     sources: &["lab", "cli", "crates", "abi"],
 };
 /// The command itself for an installation. It needs no library of the machine on which it runs.
@@ -61,6 +81,7 @@ const COMMAND: Package = Package {
     target: Some("x86_64-unknown-linux-musl"),
     profile: "dist",
     what: "command",
+    feature: None,
     sources: &["cli", "abi"],
 };
 /// The laboratory for an installation.
@@ -102,6 +123,18 @@ pub fn meter() -> Result<PathBuf> {
     }
     let built = once(&BUILT, &METER)?;
     built.values().next().cloned().context("cargo built no plugin")
+}
+
+/// The name of the runtime's file.
+pub const RUNTIME_NAME: &str = "pathreads";
+
+/// Returns the runtime for programs on this machine.
+pub fn runtime() -> Result<PathBuf> {
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    if let Some(installed) = place::installed() {
+        return Ok(installed.join(RUNTIME_NAME));
+    }
+    once(&BUILT, &RUNTIME)?.get(RUNTIME_NAME).cloned().context("cargo built no runtime")
 }
 
 /// Returns the command behind `radixvm bench`.
@@ -186,7 +219,7 @@ mod tests {
 
     #[test]
     fn sources_are_all_that_a_package_is_made_of() {
-        for package in [KERNEL, USER, METER, LABORATORY, COMMAND] {
+        for package in [KERNEL, USER, METER, RUNTIME, LABORATORY, COMMAND] {
             for folder in package.sources.iter().filter(|folder| **folder != "crates") {
                 let manifest =
                     std::fs::read_to_string(place::root().join(folder).join("Cargo.toml")).unwrap();

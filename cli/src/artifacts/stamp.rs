@@ -151,8 +151,14 @@ mod tests {
 
     use super::*;
 
-    const PACKAGE: Package =
-        Package { name: "p", target: None, profile: "release", what: "thing", sources: &["src"] };
+    const PACKAGE: Package = Package {
+        name: "p",
+        target: None,
+        profile: "release",
+        what: "thing",
+        feature: None,
+        sources: &["src"],
+    };
 
     /// A checkout with one source that was built a moment ago.
     struct Checkout(tempfile::TempDir);

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! PREFIX/bin/radixvm                      the command, linked statically
+//! PREFIX/bin/pathreads                    the runtime behind `radixvm native`, for short
 //! PREFIX/lib/radixvm/artifacts/kernel     the kernel
 //!                              meter.so   the plugin, which speaks the interface of each QEMU
 //!                              programs/  the programs for guests
+//!                              pathreads  the runtime behind `radixvm native`
 //!                              radixvm-lab  the command behind `radixvm bench`
 //!                    docs/, README.md, …  as in the checkout
 //! ```
@@ -44,6 +46,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         false => artifacts::commands()?,
     };
     let (kernel, meter, programs) = (artifacts::kernel()?, artifacts::meter()?, artifacts::programs()?);
+    let runtime = artifacts::runtime()?;
     let step = Step::new(&format!("installing into {}", prefix.display()));
     let library = prefix.join(place::LIBRARY);
     if library.exists() {
@@ -52,6 +55,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     let folder = library.join(place::ARTIFACTS);
     copy(&meter, &folder.join("meter.so"))?;
     copy(&laboratory, &folder.join(artifacts::LABORATORY_NAME))?;
+    copy(&runtime, &folder.join(artifacts::RUNTIME_NAME))?;
     for (name, program) in programs {
         copy(program, &folder.join("programs").join(name))?;
     }
@@ -62,6 +66,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     // on the rest.
     copy(&kernel, &folder.join("kernel"))?;
     let bin = prefix.join("bin");
+    copy(&runtime, &bin.join(artifacts::RUNTIME_NAME))?;
     copy(&command, &bin.join("radixvm"))?;
     drop(step);
     terminal::message(remark(&bin, std::env::var_os("PATH").unwrap_or_default().as_os_str()));

@@ -7,6 +7,7 @@ pub mod doctor;
 mod dry_run;
 pub mod install;
 mod messages;
+pub mod native;
 pub mod run;
 pub mod syscalls;
 pub mod test;

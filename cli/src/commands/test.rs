@@ -15,6 +15,8 @@ enum Suite {
     Check,
     /// Everything that needs no guest
     Unit,
+    /// Programs on this machine under the runtime, compared with plain runs
+    Native,
     /// Random calls of the crates' public functions, misuse included, under AddressSanitizer
     Asan,
     /// Programs in guests
@@ -36,7 +38,7 @@ enum Suite {
 /// Options of `radixvm test`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Run check, unit and a few guests
+    /// Run check, unit, native and a few guests
     #[arg(long, conflicts_with_all = ["nightly", "suite"])]
     quick: bool,
     /// Run each test once, and then the suites that take hours

@@ -1,0 +1,51 @@
+//! `radixvm native`: becomes the runtime, which becomes the program.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use launch::artifacts;
+
+const STATUSES: &str = "\
+Exit status: the program's own, as its signals are; 125 if the runtime itself failed; 126 if PROGRAM cannot be
+executed; 127 if there is no such program.
+
+PROGRAM is a path or found on the PATH. The programs that it executes run in the same way. Linux executes those that
+have rights of their own (set-user-ID, capabilities), cannot be read, or are not for x86-64, without the runtime.";
+
+/// Options of `radixvm native`.
+#[derive(Args)]
+#[command(after_help = STATUSES)]
+pub struct Arguments {
+    /// Serve small mappings from a pool in the process (the default)
+    ///
+    /// Anonymous private mappings of 4 KiB to 256 KiB that name no address come from the pool, and munmap
+    /// gives them back to it. Unmapped memory stays accessible for a while: at most 4 MiB for each CPU, and
+    /// a tenth of a second or until the next call of the pool.
+    #[arg(long)]
+    pool: bool,
+    /// Leave every call about memory to Linux, so that memory is inaccessible once it is unmapped
+    #[arg(long, conflicts_with = "pool")]
+    strict: bool,
+    /// Print the pool's counters on stderr when the program exits
+    #[arg(long)]
+    stats: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM ARGS")]
+    command: Vec<OsString>,
+}
+
+/// Executes the runtime. Returns only if that fails.
+pub fn run(arguments: &Arguments) -> Result<u8> {
+    let runtime = artifacts::runtime()?;
+    let mut command = Command::new(&runtime);
+    command.arg(if arguments.strict { "--strict" } else { "--pool" });
+    if arguments.stats {
+        command.arg("--stats");
+    }
+    let error = command.arg("--").args(&arguments.command).exec();
+    Err(error).with_context(|| format!("cannot execute {}", runtime.display()))
+}

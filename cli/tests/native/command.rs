@@ -1,0 +1,116 @@
+//! The command itself: statuses, messages, counters.
+
+use std::process::{Command, Stdio};
+
+use super::{Seen, in_way, see};
+
+fn native(words: &[&str]) -> Seen {
+    super::runtime();
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", "100", env!("CARGO_BIN_EXE_radixvm"), "native"]).args(words);
+    command.stdin(Stdio::null());
+    see(command)
+}
+
+#[test]
+fn the_status_is_the_programs() {
+    for status in [0, 1, 77, 255] {
+        let seen = native(&["--", "sh", "-c", &format!("exit {status}")]);
+        assert_eq!((seen.status, seen.text.as_str(), seen.messages.as_str()), (Some(status), "", ""));
+    }
+}
+
+#[test]
+fn the_first_program_may_be_a_script() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    std::fs::write(&script, "#!/bin/sh -e\necho $0: $# $1; cat /proc/$$/comm; exit 6\n").unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let script = script.to_str().unwrap();
+    let seen = native(&["--", script, "one", "two"]);
+    assert_eq!((seen.status, seen.text), (Some(6), format!("{script}: 2 one\nscript\n")));
+}
+
+#[test]
+fn the_program_is_the_process() {
+    // timeout sends the signal that ends its child to itself, so the shell prints it.
+    let script = format!("{} native -- sh -c 'kill -TERM $$'; echo $?", env!("CARGO_BIN_EXE_radixvm"));
+    super::runtime();
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]);
+    assert!(see(command).text.contains("143"));
+}
+
+#[test]
+fn programs_that_cannot_run_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text");
+    std::fs::write(&text, "no program").unwrap();
+    let text = text.to_str().unwrap();
+    for (program, status, why) in [
+        ("no-such-program", 127, "no such program"),
+        ("/no/such/program", 127, "no such program"),
+        (text, 126, "no permission"),
+    ] {
+        let seen = native(&["--", program]);
+        assert_eq!((seen.status, seen.text.as_str()), (Some(status), ""), "{seen:?}");
+        assert!(seen.messages.starts_with(&format!("pathreads: {program}: {why}")), "{seen:?}");
+    }
+    std::fs::set_permissions(text, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let seen = native(&["--", text]);
+    assert!(seen.status == Some(126) && seen.messages.contains("neither a program"), "{seen:?}");
+}
+
+/// The runtime cannot load a program whose addresses it has itself, or one with rights of its own. Linux
+/// does, whether it is the first program or another one executes it.
+#[test]
+fn linux_executes_other_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("seven.c"), folder.path().join("seven"));
+    std::fs::write(&source, "int main() { return 7; }").unwrap();
+    let addresses = ["-no-pie", "-Wl,-Ttext-segment=0x70000000"];
+    let mut compiler = Command::new("gcc");
+    assert!(compiler.args(addresses).arg("-o").arg(&program).arg(&source).status().unwrap().success());
+    let program = program.to_str().unwrap();
+    let seen = native(&["--", program]);
+    assert_eq!((seen.status, seen.text.as_str()), (Some(7), ""), "{seen:?}");
+    assert!(seen.messages.contains("Linux executes it without the runtime"), "{seen:?}");
+    assert_eq!(native(&["--", "sh", "-c", &format!("{program}; exit $?")]).status, Some(7));
+    let compiled = Command::new("gcc").arg("-o").arg(program).arg(&source).status();
+    assert!(compiled.unwrap().success());
+    let rights = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
+    std::fs::set_permissions(program, rights).unwrap();
+    let seen = native(&["--", program]);
+    assert!(seen.status == Some(7) && seen.messages.contains("without the runtime"), "{seen:?}");
+}
+
+#[test]
+fn the_runtime_explains_itself() {
+    for words in [&[][..], &["--isolate", "--", "true"], &["--"]] {
+        let mut command = Command::new(super::runtime());
+        let seen = see({
+            command.args(words);
+            command
+        });
+        assert_eq!(seen.status, Some(125), "{words:?}");
+        assert!(seen.messages.starts_with("pathreads: usage: "), "{seen:?}");
+    }
+}
+
+#[test]
+fn the_pool_is_used_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("churn.c");
+    let text = "#include <sys/mman.h>\nint main() { for (int i = 0; i < 1000; i++) {\
+        char *p = mmap(0, 8192, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); p[5] = 1; munmap(p, 8192); } }";
+    std::fs::write(&source, text).unwrap();
+    let program = folder.path().join("churn");
+    assert!(Command::new("gcc").arg("-o").arg(&program).arg(&source).status().unwrap().success());
+    let mappings = |way: &[&str]| {
+        let seen = see(in_way(way, &program));
+        let first = seen.messages.strip_prefix("pathreads: ").and_then(|text| text.split(' ').next());
+        first.and_then(|number| number.parse::<u64>().ok()).unwrap_or_else(|| panic!("{seen:?}"))
+    };
+    assert!(mappings(&["--stats"]) >= 1000);
+    assert_eq!(mappings(&["--strict", "--stats"]), 0);
+}

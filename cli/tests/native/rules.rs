@@ -1,0 +1,122 @@
+//! The rules of `pathreads/conformance`, linked dynamically and statically.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{WAYS, in_way, see};
+
+/// Compiles a file of rules.
+fn compile(name: &str, folder: &Path, linkage: &[&str]) -> PathBuf {
+    let source = launch::place::root().join("pathreads/conformance").join(name).with_extension("c");
+    let program = folder.join(name);
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-O1", "-fexceptions", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(linkage);
+    let status = compiler.arg("-o").arg(&program).arg(source).status();
+    assert!(status.expect("gcc starts").success(), "{name} does not compile");
+    program
+}
+
+/// Runs each rule of a file in each way.
+fn compare(name: &str, linkage: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(name, folder.path(), linkage);
+    let rules = see(in_way(&[], &program)).text;
+    assert!(rules.lines().count() > 10, "{rules}");
+    let mut broken = Vec::new();
+    for rule in rules.lines() {
+        let seen = WAYS.map(|way| {
+            let mut command = in_way(way, &program);
+            command.arg(rule);
+            see(command)
+        });
+        // The runtime rewrites code after 500 calls.
+        let mut command = in_way(WAYS[1], &program);
+        command.arg(rule).env("CALLS", "1000");
+        let rewritten = see(command);
+        let [plain, pool, strict] = &seen;
+        assert!(!matches!(plain.status, Some(98 | 99 | 124)), "{rule} does not hold here: {plain:?}");
+        for (way, other) in [("with the pool", pool), ("strict", strict), ("rewritten", &rewritten)] {
+            if plain != other {
+                broken.push(format!("{rule}\nplain: {plain:?}\n{way}: {other:?}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn threads() {
+    compare("threads", &[]);
+}
+
+#[test]
+fn memory() {
+    compare("memory", &[]);
+}
+
+#[test]
+fn signals() {
+    compare("signals", &[]);
+}
+
+#[test]
+fn process() {
+    compare("process", &[]);
+}
+
+#[test]
+fn threads_linked_statically() {
+    compare("threads", &["-static"]);
+}
+
+#[test]
+fn memory_linked_statically() {
+    compare("memory", &["-static"]);
+}
+
+#[test]
+fn signals_linked_statically() {
+    compare("signals", &["-static-pie"]);
+}
+
+#[test]
+fn process_linked_statically() {
+    compare("process", &["-static"]);
+}
+
+/// Where Linux has no syscall user dispatch, rewritten calls are enough.
+#[test]
+#[allow(clippy::disallowed_macros)] // a test's own words
+fn rules_hold_without_dispatch() {
+    let folder = tempfile::tempdir().unwrap();
+    let filter = compile("without_dispatch", folder.path(), &[]);
+    if see(in_way(&[], &filter)).status == Some(97) {
+        println!("skipped: filters for system calls are forbidden here");
+        return;
+    }
+    for name in ["signals", "process", "memory"] {
+        let program = compile(name, folder.path(), &[]);
+        for rule in see(in_way(&[], &program)).text.lines() {
+            let seen = [WAYS[0], WAYS[1]].map(|way| {
+                let mut command = in_way(&[], &filter);
+                if !way.is_empty() {
+                    command.arg(super::runtime()).args(way).arg("--");
+                }
+                command.arg(&program).arg(rule);
+                see(command)
+            });
+            assert_eq!(seen[0], seen[1], "{name} {rule}");
+        }
+    }
+}
+
+/// Unmapped memory stays accessible up to the documented bound, and not at all without the pool.
+#[test]
+fn unmapped_memory_is_accessible_within_the_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile("bound", folder.path(), &[]);
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let bytes = WAYS.map(|way| see(in_way(way, &program)).text.trim().parse::<usize>().unwrap());
+    assert_eq!((bytes[0], bytes[2]), (0, 0));
+    assert!(bytes[1] <= cpus * (4 << 20), "{} bytes", bytes[1]);
+}

@@ -1,0 +1,549 @@
+// Rules of memory: what mmap and its kin promise, whoever serves them.
+#include "rule.h"
+
+static void fresh_memory_is_zero(void) {
+    long wrong = 0;
+    for (int round = 0; round < 3; round++) {
+        for (size_t pages = 1; pages <= 70; pages++) {
+            unsigned char *at = map_pages(pages);
+            for (size_t i = 0; i < pages * page; i += 512) wrong += at[i] != 0;
+            for (size_t i = round; i < pages * page; i += 512 * (1 + pages % 3)) at[i] = 0xaa;
+            NEED(munmap(at, pages * page) == 0);
+        }
+    }
+    SAY("%ld\n", wrong);
+}
+
+static void memory_that_was_read_only_is_zero_too(void) {
+    long sum = 0;
+    for (int i = 0; i < 50; i++) {
+        unsigned char *at = map_pages(20);
+        for (size_t k = 0; k < 20; k += 1 + i % 4) sum += at[k * page];
+        if (i % 3 == 0) memset(at + 5 * page, 1, 2 * page);
+        NEED(munmap(at, 20 * page) == 0);
+    }
+    SAY("%ld\n", sum);
+}
+
+static void the_rest_of_a_mapping_stays(void) {
+    for (int part = 0; part < 3; part++) {
+        unsigned char *at = map_pages(9);
+        for (int i = 0; i < 9; i++) at[i * page] = 10 + i;
+        NEED(munmap(at + part * 3 * page, 3 * page) == 0);
+        for (int i = 0; i < 9; i++) SAY("%d ", i / 3 == part ? is_readable(at + i * page) : at[i * page]);
+        NEED(munmap(at, 9 * page) == 0);
+        SAY("%d\n", is_readable(at));
+    }
+}
+
+static void two_mappings_may_be_unmapped_as_one(void) {
+    unsigned char *at[40];
+    for (int i = 0; i < 40; i++) at[i] = map_pages(2);
+    unsigned char *low = at[0], *high = at[0];
+    for (int i = 0; i < 40; i++) {
+        if (at[i] < low) low = at[i];
+        if (at[i] > high) high = at[i];
+    }
+    for (int i = 0; i < 39; i++) {
+        for (int k = 0; k < 40; k++) {
+            if (at[i] && at[k] == at[i] + 2 * page) {
+                NEED(munmap(at[i], 4 * page) == 0);
+                NEED(!is_readable(at[i]) && !is_readable(at[k]));
+                at[i] = at[k] = NULL;
+            }
+        }
+    }
+    for (int i = 0; i < 40; i++) {
+        if (at[i]) at[i][page] = 1;
+    }
+    SAY("others stay\n");
+}
+
+static sigjmp_buf back;
+static void jump_back(int signal) {
+    siglongjmp(back, signal);
+}
+
+static int faults(volatile unsigned char *at) {
+    signal(SIGSEGV, jump_back);
+    int caught = sigsetjmp(back, 1);
+    if (caught == 0) *at = 1;
+    signal(SIGSEGV, SIG_DFL);
+    return caught;
+}
+
+static void protection_holds(void) {
+    unsigned char *at = map_pages(8);
+    at[0] = 7;
+    NEED(mprotect(at, 4 * page, PROT_READ) == 0);
+    SAY("%d %d %d ", at[0], faults(at), faults(at + 4 * page));
+    NEED(mprotect(at, 8 * page, PROT_NONE) == 0);
+    SAY("%d %d ", faults(at), is_readable(at));
+    NEED(mprotect(at, 8 * page, PROT_READ | PROT_WRITE) == 0);
+    SAY("%d %d\n", at[0], faults(at));
+    NEED(munmap(at, 8 * page) == 0);
+    at = map_pages(8);
+    SAY("%d %d\n", at[0], faults(at));
+}
+
+static void fixed_mappings_replace(void) {
+    unsigned char *at = map_pages(6);
+    memset(at, 3, 6 * page);
+    int file = open("/proc/self/exe", O_RDONLY);
+    NEED(mmap(at + page, page, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0) == at + page);
+    NEED(mmap(at + 2 * page, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at + 2 * page);
+    SAY("%d %.3s %d %d\n", at[0], at + page + 1, at[2 * page], at[3 * page]);
+    NEED(munmap(at, 6 * page) == 0);
+    SAY("%d\n", is_readable(at + page));
+}
+
+static void what_was_unmapped_may_be_mapped_at_its_address(void) {
+    unsigned char *at = map_pages(5);
+    NEED(munmap(at, 5 * page) == 0);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+    void *again = mmap(at, 5 * page, PROT_READ | PROT_WRITE, flags, -1, 0);
+    SAY("%d\n", again == at);
+    SAY_CALL(mmap(at, 5 * page, PROT_READ | PROT_WRITE, flags, -1, 0));
+}
+
+static void mremap_keeps_the_content(void) {
+    for (size_t pages = 1; pages < 100; pages += 9) {
+        unsigned char *at = map_pages(pages);
+        for (size_t i = 0; i < pages; i++) at[i * page] = i;
+        unsigned char *larger = mremap(at, pages * page, 3 * pages * page, MREMAP_MAYMOVE);
+        NEED(larger != MAP_FAILED);
+        long wrong = 0;
+        for (size_t i = 0; i < 3 * pages; i++) wrong += larger[i * page] != (i < pages ? i : 0);
+        unsigned char *smaller = mremap(larger, 3 * pages * page, page, 0);
+        SAY("%ld %d %d ", wrong, smaller == larger, smaller[0]);
+        NEED(munmap(smaller, page) == 0);
+    }
+    unsigned char *from = map_pages(4), *to = map_pages(4);
+    memset(from, 1, 4 * page);
+    memset(to, 2, 4 * page);
+    NEED(mremap(from + page, 2 * page, 2 * page, MREMAP_MAYMOVE | MREMAP_FIXED, to + page) == to + page);
+    SAY("%d %d %d %d %d\n", from[0], is_readable(from + page), to[0], to[page], to[3 * page]);
+    SAY_CALL(mremap(from, 4 * page, 8 * page, 0));
+}
+
+static void advice_holds(void) {
+    unsigned char *at = map_pages(8), present[8];
+    memset(at, 5, 8 * page);
+    NEED(madvise(at + page, 2 * page, MADV_DONTNEED) == 0);
+    SAY("%d %d %d %d\n", at[0], at[page], at[2 * page], at[3 * page]);
+    NEED(madvise(at, 8 * page, MADV_DONTFORK) == 0);
+    NEED(munmap(at, 8 * page) == 0);
+    SAY_CALL(madvise(at, page, MADV_DONTNEED));
+    at = map_pages(8);
+    at[0] = 9;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) _exit(at[0]);
+    say_end("the reader", child);
+    NEED(mincore(at, page, present) == 0);
+    SAY("%d\n", present[0] & 1);
+}
+
+static void unmapped_memory_is_unknown_to_mincore(void) {
+    unsigned char *at = map_pages(4), present[4];
+    NEED(munmap(at, 4 * page) == 0);
+    SAY_CALL(mincore(at, 4 * page, present));
+    SAY_CALL(msync(at, page, MS_SYNC));
+}
+
+static void wrong_arguments_are_refused(void) {
+    unsigned char *at = map_pages(2);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    SAY_CALL(munmap(at + 1, page));
+    SAY_CALL(munmap(at, 0));
+    SAY_CALL(mmap(NULL, 0, PROT_READ | PROT_WRITE, flags, -1, 0));
+    SAY_CALL(mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_ANONYMOUS, -1, 0));
+    SAY_CALL(mmap(NULL, SIZE_MAX - page, PROT_READ | PROT_WRITE, flags, -1, 0));
+    SAY_CALL(syscall(SYS_mmap, NULL, page, PROT_READ | PROT_WRITE, flags, -1, 1));
+    SAY_CALL(munmap(at, 2 * page));
+    SAY_CALL(munmap(at, 2 * page));
+}
+
+static void lengths_are_rounded_up(void) {
+    unsigned char *at = mmap(NULL, 5000, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    at[8191] = 1;
+    SAY("%d\n", munmap(at, 4097));
+    at = mmap(NULL, 5000, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    SAY("%d\n", at[8191]);
+}
+
+static void a_child_has_a_copy(void) {
+    unsigned char *at = map_pages(3), *other = map_pages(3);
+    at[0] = 1;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        at[0]++;
+        NEED(munmap(other, 3 * page) == 0);
+        unsigned char *own = map_pages(3);
+        NEED(own[0] == 0);
+        own[0] = 50;
+        _exit(at[0] + own[0]);
+    }
+    other[0] = 4;
+    say_end("the child", child);
+    SAY("%d %d\n", at[0], other[0]);
+}
+
+static volatile int stop;
+static void *churn(void *unused) {
+    unsigned seed = 1;
+    while (!stop) {
+        size_t pages = 1 + seed % 64;
+        unsigned char *at = map_pages(pages);
+        for (size_t i = 0; i < pages; i += 3) {
+            NEED(at[i * page] == 0);
+            at[i * page] = 1;
+        }
+        NEED(munmap(at, pages * page) == 0);
+        seed = seed * 1103515245 + 12345;
+        seed = (seed >> 8) | 1;
+    }
+    return unused;
+}
+
+static void children_of_busy_threads(void *(*run)(void *)) {
+    pthread_t one = start(run, NULL), other = start(run, NULL);
+    int good = 0;
+    for (int i = 0; i < 40; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            for (size_t pages = 1; pages < 65; pages++) {
+                unsigned char *at = map_pages(pages);
+                for (size_t k = 0; k < pages; k++) NEED(at[k * page] == 0);
+                memset(at, 1, pages * page);
+                NEED(munmap(at, pages * page) == 0);
+            }
+            _exit(0);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        good += status == 0;
+    }
+    stop = 1;
+    finish(one);
+    finish(other);
+    SAY("%d\n", good);
+}
+
+static void threads_that_map_may_fork(void) {
+    children_of_busy_threads(churn);
+}
+
+static void a_vfork_child_uses_the_same_memory(void) {
+    unsigned char *at = map_pages(2);
+    fflush(stdout);
+    pid_t child = vfork();
+    if (child == 0) {
+        at[0] = 6;
+        munmap(at + page, page);
+        _exit(0);
+    }
+    say_end("the child", child);
+    SAY("%d %d\n", at[0], is_readable(at + page));
+}
+
+// Returns whether the mappings that the kernel lists make an address accessible.
+static int is_listed(void *at) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[500], rights[8];
+    unsigned long first, end, found = 0;
+    while (fgets(line, sizeof line, maps)) {
+        NEED(sscanf(line, "%lx-%lx %7s", &first, &end, rights) == 3);
+        found |= first <= (unsigned long)at && (unsigned long)at < end && rights[0] == 'r';
+    }
+    fclose(maps);
+    return found;
+}
+
+static void the_list_of_mappings_is_right(void) {
+    unsigned char *at = map_pages(7);
+    SAY("%d ", is_listed(at));
+    NEED(munmap(at, 7 * page) == 0);
+    SAY("%d\n", is_listed(at));
+}
+
+static void a_limit_counts_all_memory(void) {
+    for (int kind = 0; kind < 2; kind++) {
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            for (int i = 0; i < 10; i++) munmap(map_pages(i + 1), (i + 1) * page);
+            struct rlimit limit = {96 << 20, 96 << 20};
+            NEED(setrlimit(kind ? RLIMIT_DATA : RLIMIT_AS, &limit) == 0);
+            int count = 0;
+            while (mmap(NULL, 16 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) count++;
+            _exit(count > 100 && count <= 1536 && errno == ENOMEM);
+        }
+        say_end("the limited", child);
+    }
+}
+
+static void locked_memory_is_counted(void) {
+    unsigned char *at = map_pages(4);
+    SAY_CALL(mlock(at, 4 * page));
+    SAY_CALL(munlock(at, 4 * page));
+    SAY_CALL(munmap(at, 4 * page));
+    SAY_CALL(mlock(at, 4 * page));
+}
+
+static void shared_memory_is_shared(void) {
+    unsigned char *at = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        at[0] = 12;
+        _exit(0);
+    }
+    say_end("the child", child);
+    SAY("%d\n", at[0]);
+}
+
+static long resident(void) {
+    FILE *statm = fopen("/proc/self/statm", "r");
+    long size, pages;
+    NEED(fscanf(statm, "%ld %ld", &size, &pages) == 2);
+    fclose(statm);
+    return pages;
+}
+
+static void nothing_leaks(void) {
+    long before = resident();
+    for (int i = 0; i < 100000; i++) {
+        size_t pages = 1 + i % 8;
+        unsigned char *at = map_pages(pages);
+        at[(pages - 1) * page] = 1;
+        NEED(munmap(at, pages * page) == 0);
+    }
+    SAY("%d\n", resident() - before < 3000);
+}
+
+static void many_mappings_live_at_once(void) {
+    static unsigned char *at[20000];
+    for (int i = 0; i < 20000; i++) (at[i] = map_pages(1 + i % 3))[0] = i % 251;
+    long wrong = 0;
+    for (int i = 0; i < 20000; i++) wrong += at[i][0] != i % 251;
+    for (int i = 0; i < 20000; i += 2) NEED(munmap(at[i], (1 + i % 3) * page) == 0);
+    for (int i = 1; i < 20000; i += 2) wrong += at[i][0] != i % 251;
+    SAY("%ld\n", wrong);
+}
+
+static void *pass_on[2];
+static void *unmap_others(void *mine) {
+    pthread_barrier_t *barrier = mine;
+    int me = pthread_barrier_wait(barrier) == PTHREAD_BARRIER_SERIAL_THREAD;
+    for (int i = 0; i < 300; i++) {
+        unsigned char *at = map_pages(2);
+        NEED(at[0] == 0 && at[page] == 0);
+        at[0] = at[page] = 1;
+        pass_on[me] = at;
+        pthread_barrier_wait(barrier);
+        NEED(munmap(pass_on[1 - me], 2 * page) == 0);
+        pthread_barrier_wait(barrier);
+    }
+    return NULL;
+}
+
+static void any_thread_may_unmap(void) {
+    pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, NULL, 2);
+    pthread_t one = start(unmap_others, &barrier), other = start(unmap_others, &barrier);
+    finish(one);
+    finish(other);
+    SAY("all unmapped\n");
+}
+
+static void map_in_handler(int signal) {
+    unsigned char *at = map_pages(3);
+    NEED(at[0] == 0 && at[2 * page] == 0);
+    at[0] = at[2 * page] = signal;
+    NEED(munmap(at, 3 * page) == 0);
+}
+
+static void a_handler_may_map(void) {
+    struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
+    signal(SIGALRM, map_in_handler);
+    NEED(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    for (int i = 0; i < 30000; i++) {
+        unsigned char *at = map_pages(3);
+        NEED(at[0] == 0 && at[2 * page] == 0);
+        at[0] = at[2 * page] = 1;
+        NEED(munmap(at, 3 * page) == 0);
+    }
+    NEED(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    SAY("done\n");
+}
+
+static void the_heap_grows_and_shrinks(void) {
+    char *before = sbrk(0);
+    NEED(sbrk(1 << 20) == before);
+    memset(before, 1, 1 << 20);
+    NEED(sbrk(-(1 << 20)) == before + (1 << 20));
+    NEED(sbrk(4096) == before);
+    SAY("%d %d\n", before[0], sbrk(0) == before + 4096);
+}
+
+static void code_may_be_made(void) {
+    // mov $39, %eax; syscall; ret: getpid, by an instruction that nobody has seen before.
+    static const unsigned char code[] = {0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3};
+    unsigned char *at = map_pages(1);
+    memcpy(at, code, sizeof code);
+    NEED(mprotect(at, page, PROT_READ | PROT_EXEC) == 0);
+    SAY("%d ", ((long (*)(void))at)() == getpid());
+    NEED(munmap(at, page) == 0);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    at = mmap(NULL, page, PROT_READ | PROT_WRITE | PROT_EXEC, flags, -1, 0);
+    memcpy(at, code, sizeof code);
+    SAY("%d\n", ((long (*)(void))at)() == getpid());
+}
+
+static void io_reads_and_writes_pool_memory(void) {
+    unsigned char *at = map_pages(16), *to = map_pages(16);
+    int file = open("/proc/self/exe", O_RDONLY), ends[2];
+    NEED(pipe(ends) == 0);
+    ssize_t length = pread(file, at, 16 * page, 0);
+    NEED(length > 0 && write(ends[1], at, page) == (ssize_t)page && read(ends[0], to, page) == (ssize_t)page);
+    SAY("%d %.3s\n", memcmp(at, to, page), to + 1);
+}
+
+// Random calls on regions of a thread, with a copy of what each page should hold.
+enum { REGIONS = 40, MOST = 80 };
+struct region {
+    unsigned char *at;
+    size_t pages;
+    unsigned char holds[3 * MOST];
+};
+
+static unsigned next_random(unsigned *seed) {
+    *seed = *seed * 1664525 + 1013904223;
+    return *seed >> 8;
+}
+
+static void check_region(const struct region *region) {
+    for (size_t i = 0; i < region->pages; i++) {
+        const unsigned char *one = region->at + i * page;
+        NEED(one[0] == region->holds[i] && one[page - 1] == region->holds[i]);
+    }
+}
+
+static void write_pages(struct region *region, size_t from, size_t to, unsigned char value) {
+    for (size_t i = from; i < to; i++) {
+        region->at[i * page] = region->at[i * page + page - 1] = value;
+        region->holds[i] = value;
+    }
+}
+
+static void map_region(struct region *region, unsigned *seed) {
+    region->pages = 1 + next_random(seed) % (next_random(seed) % 4 ? 8 : MOST);
+    region->at = map_pages(region->pages);
+    memset(region->holds, 0, sizeof region->holds);
+    check_region(region);
+}
+
+static void change_region(struct region *region, unsigned *seed) {
+    size_t from = next_random(seed) % region->pages, to = from + 1 + next_random(seed) % (region->pages - from);
+    unsigned char *at = region->at + from * page;
+    size_t length = (to - from) * page;
+    switch (next_random(seed) % 8) {
+    case 0:
+    case 1:
+        write_pages(region, from, to, 1 + next_random(seed) % 255);
+        break;
+    case 2:
+        NEED(madvise(at, length, MADV_DONTNEED) == 0);
+        memset(region->holds + from, 0, to - from);
+        break;
+    case 3:
+        NEED(mprotect(at, length, PROT_READ) == 0);
+        check_region(region);
+        NEED(mprotect(at, length, PROT_READ | PROT_WRITE) == 0);
+        break;
+    case 4:
+        NEED(mmap(at, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
+        memset(region->holds + from, 0, to - from);
+        break;
+    case 5: {
+        size_t pages = 1 + next_random(seed) % (2 * MOST);
+        unsigned char *moved = mremap(region->at, region->pages * page, pages * page, MREMAP_MAYMOVE);
+        if (moved == MAP_FAILED) {
+            // Linux does not move what it keeps as several mappings, as it does here after a fork.
+            NEED(errno == EFAULT);
+            break;
+        }
+        for (size_t i = region->pages; i < pages; i++) region->holds[i] = 0;
+        region->at = moved;
+        region->pages = pages;
+        break;
+    }
+    case 6:
+        // Keeps the part before, if there is one, or else the part behind.
+        NEED(munmap(at, (region->pages - from) * page) == 0);
+        region->pages = from;
+        break;
+    default:
+        if (to < region->pages) {
+            NEED(munmap(region->at, to * page) == 0);
+            region->at += to * page;
+            region->pages -= to;
+            memmove(region->holds, region->holds + to, region->pages);
+        }
+    }
+}
+
+static void *call_at_random(void *number) {
+    struct region *regions = calloc(REGIONS, sizeof *regions);
+    unsigned seed = 77 * (unsigned)(uintptr_t)number;
+    for (int round = 0; round < 12000; round++) {
+        struct region *region = &regions[next_random(&seed) % REGIONS];
+        if (region->pages == 0) {
+            map_region(region, &seed);
+        } else if (next_random(&seed) % 3) {
+            check_region(region);
+            NEED(munmap(region->at, region->pages * page) == 0);
+            region->pages = 0;
+        } else {
+            change_region(region, &seed);
+            check_region(region);
+        }
+    }
+    for (int i = 0; i < REGIONS; i++) check_region(&regions[i]);
+    free(regions);
+    return NULL;
+}
+
+static void memory_survives_random_calls(void) {
+    call_at_random((void *)1);
+    SAY("one thread\n");
+}
+
+static void memory_survives_random_calls_of_threads(void) {
+    pthread_t threads[3];
+    for (intptr_t i = 0; i < 3; i++) threads[i] = start(call_at_random, (void *)(i + 2));
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            call_at_random((void *)9);
+            _exit(0);
+        }
+        say_end("a child", child);
+        i += 4;
+    }
+    for (int i = 0; i < 3; i++) finish(threads[i]);
+    SAY("three threads\n");
+}
+
+RULES(RULE(fresh_memory_is_zero), RULE(memory_that_was_read_only_is_zero_too), RULE(the_rest_of_a_mapping_stays),
+      RULE(two_mappings_may_be_unmapped_as_one), RULE(protection_holds), RULE(fixed_mappings_replace),
+      RULE(what_was_unmapped_may_be_mapped_at_its_address), RULE(mremap_keeps_the_content), RULE(advice_holds),
+      RULE(unmapped_memory_is_unknown_to_mincore), RULE(wrong_arguments_are_refused), RULE(lengths_are_rounded_up),
+      RULE(a_child_has_a_copy), RULE(threads_that_map_may_fork), RULE(a_vfork_child_uses_the_same_memory),
+      RULE(the_list_of_mappings_is_right), RULE(a_limit_counts_all_memory), RULE(locked_memory_is_counted),
+      RULE(shared_memory_is_shared), RULE(nothing_leaks), RULE(many_mappings_live_at_once), RULE(any_thread_may_unmap),
+      RULE(a_handler_may_map), RULE(the_heap_grows_and_shrinks), RULE(code_may_be_made),
+      RULE(io_reads_and_writes_pool_memory), RULE(memory_survives_random_calls),
+      RULE(memory_survives_random_calls_of_threads))

@@ -1,0 +1,249 @@
+// Rules of processes: what a program finds when it starts, and starting others.
+#include "rule.h"
+
+#include <elf.h>
+#include <link.h>
+#include <sys/auxv.h>
+
+extern char **environ;
+extern const char program_start[] __asm__("__executable_start");
+extern const char program_end[] __asm__("end");
+
+static int is_in_program(unsigned long address) {
+    return address >= (unsigned long)program_start && address < (unsigned long)program_end;
+}
+
+static void the_auxiliary_vector_is_the_programs(void) {
+    SAY("%d %d ", is_in_program(getauxval(AT_PHDR)), is_in_program(getauxval(AT_ENTRY)));
+    SAY("%lu %lu ", getauxval(AT_PHENT), getauxval(AT_PAGESZ));
+    const ElfW(Ehdr) *header = (const void *)program_start;
+    SAY("%d ", getauxval(AT_PHNUM) == header->e_phnum);
+    SAY("%d %d ", getauxval(AT_RANDOM) != 0, getauxval(AT_SECURE) == 0);
+    SAY("%s\n", strrchr((char *)getauxval(AT_EXECFN), '/'));
+}
+
+static void the_stack_is_aligned(void) {
+    // The number of arguments lies right below the first one's address, at the stack pointer of the start.
+    extern char **__libc_argv __attribute__((weak));
+    SAY("%d\n", &__libc_argv == NULL || (uintptr_t)(__libc_argv - 1) % 16 == 0);
+}
+
+static void the_process_has_the_programs_name(void) {
+    char text[300] = "", name[16] = "";
+    ssize_t length = readlink("/proc/self/exe", text, sizeof text - 1);
+    NEED(length > 0);
+    SAY("%s ", strrchr(text, '/'));
+    SAY("%d ", (int)readlink("/proc/self/exe", text, 3));
+    char by_number[40];
+    snprintf(by_number, sizeof by_number, "/proc/%d/exe", getpid());
+    memset(text, 0, sizeof text);
+    NEED(readlink(by_number, text, sizeof text - 1) == length);
+    SAY("%s ", strrchr(text, '/'));
+    prctl(PR_GET_NAME, name);
+    SAY("%s\n", name);
+    struct stat opened, named;
+    int file = open("/proc/self/exe", O_RDONLY);
+    NEED(fstat(file, &opened) == 0 && stat(text, &named) == 0);
+    SAY("%d\n", opened.st_ino == named.st_ino);
+}
+
+static void the_command_line_is_the_programs(void) {
+    char text[4000];
+    int file = open("/proc/self/cmdline", O_RDONLY);
+    ssize_t length = read(file, text, sizeof text - 1);
+    NEED(length > 0 && text[length - 1] == 0);
+    for (ssize_t i = 0; i < length; i++) {
+        if (text[i] == 0) text[i] = ' ';
+    }
+    text[length] = 0;
+    SAY("%s\n", text);
+}
+
+static void say_execution(const char *what, const char *path, char *const *arguments, char *const *environment) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        execve(path, arguments, environment);
+        SAY("%s: errno %d\n", what, errno);
+        fflush(stdout);
+        _exit(60);
+    }
+    say_end(what, child);
+}
+
+static void programs_are_executed(void) {
+    char *few[] = {"other-name", "-c", "echo $0 $#: $A $B; cat /proc/self/comm", NULL};
+    char *environment[] = {"A=one", "B=two", NULL};
+    say_execution("a shell", "/bin/sh", few, environment);
+    char *none[] = {NULL};
+    say_execution("no environment", "/bin/sh", few, none);
+    static char *many[3003];
+    many[0] = "sh";
+    many[1] = "-c";
+    many[2] = "echo $#";
+    for (int i = 3; i < 3002; i++) many[i] = "word";
+    say_execution("many arguments", "/bin/sh", many, environ);
+    char *missing[] = {"missing", NULL};
+    say_execution("missing", "/no/such/program", missing, environ);
+    say_execution("a folder", "/tmp", missing, environ);
+    say_execution("no program", "/etc/passwd", missing, environ);
+}
+
+static char made[8][64];
+static int count_made;
+
+// Makes a file with these bytes and rights, and returns its path.
+static char *make_file(const char *content, mode_t rights) {
+    char *path = made[count_made++];
+    strcpy(path, "/tmp/rule-XXXXXX");
+    int file = mkstemp(path);
+    NEED(file >= 0 && write(file, content, strlen(content)) == (ssize_t)strlen(content));
+    NEED(fchmod(file, rights) == 0 && close(file) == 0);
+    return path;
+}
+
+static void scripts_are_executed(void) {
+    char *arguments[] = {"script", "first", "second", NULL};
+    char *plain = make_file("#!/bin/sh\necho plain $# $1 ${2%%/rule-*}\n", 0755);
+    say_execution("a script", plain, arguments, environ);
+    char *with = make_file("#! /bin/sh  -e -u \necho with an argument\n", 0755);
+    say_execution("a script with an argument", with, arguments, environ);
+    char line[100];
+    snprintf(line, sizeof line, "#!%s of a script\n", plain);
+    say_execution("a script of a script", make_file(line, 0755), arguments, environ);
+    say_execution("a script of nothing", make_file("#!/no/such/interpreter\n", 0755), arguments, environ);
+    say_execution("an empty file", make_file("", 0755), arguments, environ);
+    say_execution("not executable", make_file("#!/bin/sh\necho never\n", 0644), arguments, environ);
+    for (int i = 0; i < count_made; i++) unlink(made[i]);
+}
+
+static void a_descriptor_is_executed(void) {
+    int file = open("/bin/sh", O_RDONLY | O_CLOEXEC);
+    char *arguments[] = {"sh", "-c", "echo by descriptor", NULL};
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        fexecve(file, arguments, environ);
+        _exit(61);
+    }
+    say_end("a descriptor", child);
+}
+
+static void descriptors_are_kept_and_closed(void) {
+    int kept = open("/dev/null", O_RDONLY), closed = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    char command[100];
+    snprintf(command, sizeof command, "test -e /proc/self/fd/%d; echo $?; test -e /proc/self/fd/%d; echo $?", kept, closed);
+    fflush(stdout);
+    NEED(system(command) == 0);
+    fflush(stdout);
+    NEED(system("ls /proc/self/fd | wc -l") == 0);
+}
+
+static void programs_are_spawned(void) {
+    char *arguments[] = {"sh", "-c", "echo spawned; exit 5", NULL};
+    pid_t child;
+    fflush(stdout);
+    NEED(posix_spawn(&child, "/bin/sh", NULL, NULL, arguments, environ) == 0);
+    say_end("the spawned", child);
+    SAY("%d\n", posix_spawn(&child, "/no/such/program", NULL, NULL, arguments, environ) == ENOENT);
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    sigset_t all;
+    sigfillset(&all);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    NEED(posix_spawnp(&child, "sh", &actions, &attributes, arguments, environ) == 0);
+    say_end("the silent", child);
+    signal(SIGSEGV, SIG_DFL);
+    SAY("%d\n", signal(SIGSEGV, SIG_DFL) == SIG_DFL);
+}
+
+static void ignored_signals_stay_ignored(void) {
+    signal(SIGUSR1, SIG_IGN);
+    signal(SIGUSR2, exit);
+    fflush(stdout);
+    NEED(system("kill -USR1 $$; echo survived; kill -USR2 $$; echo not reached") != 0);
+}
+
+static volatile int written;
+static void a_vfork_child_shares_memory(void) {
+    static volatile int status, i;
+    for (i = 0; i < 20; i++) {
+        pid_t child = vfork();
+        if (child == 0) {
+            written++;
+            char *arguments[] = {"true", NULL};
+            if (i % 2) execv("/bin/true", arguments);
+            _exit(3);
+        }
+        int one;
+        NEED(waitpid(child, &one, 0) == child);
+        status += WEXITSTATUS(one);
+    }
+    SAY("%d %d\n", written, status);
+}
+
+static int nested(int depth) {
+    if (depth == 0) return 1;
+    pid_t child = fork();
+    if (child == 0) _exit(nested(depth - 1) + 1);
+    int status;
+    NEED(waitpid(child, &status, 0) == child);
+    return WEXITSTATUS(status);
+}
+
+static void children_have_children(void) {
+    SAY("%d\n", nested(6));
+}
+
+static int in_clone(void *unused) {
+    written = 9;
+    return unused == NULL ? 4 : 5;
+}
+
+static void clone_shares_as_it_is_told(void) {
+    static char stack[64 << 10] __attribute__((aligned(16)));
+    int flags[] = {SIGCHLD, CLONE_VM | SIGCHLD, CLONE_VM | CLONE_VFORK | SIGCHLD, CLONE_VM | CLONE_FS | CLONE_FILES | SIGCHLD};
+    for (int i = 0; i < 4; i++) {
+        written = 0;
+        pid_t child = clone(in_clone, stack + sizeof stack, flags[i], NULL);
+        NEED(child > 0);
+        say_end("the clone", child);
+        SAY("%d\n", written);
+    }
+}
+
+static void clone3_makes_children(void) {
+    struct {
+        uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup;
+    } arguments = {.exit_signal = SIGCHLD};
+    long child = syscall(SYS_clone3, &arguments, sizeof arguments);
+    if (child == 0) _exit(31);
+    NEED(child > 0);
+    say_end("the clone", child);
+    SAY_CALL(syscall(SYS_clone3, &arguments, 8));
+    SAY_CALL(syscall(SYS_clone3, (void *)8, sizeof arguments));
+}
+
+static void a_session_is_made(void) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) _exit(setsid() == getpid() && getpgid(0) == getpid());
+    say_end("the leader", child);
+}
+
+static void exit_handlers_run(void) {
+    SAY("last words follow\n");
+    fflush(stdout);
+    NEED(atexit((void (*)(void))(void *)abort) == 0);
+    prctl(PR_SET_DUMPABLE, 0);
+}
+
+RULES(RULE(the_auxiliary_vector_is_the_programs), RULE(the_stack_is_aligned), RULE(the_process_has_the_programs_name),
+      RULE(the_command_line_is_the_programs), RULE(programs_are_executed), RULE(scripts_are_executed),
+      RULE(a_descriptor_is_executed), RULE(descriptors_are_kept_and_closed), RULE(programs_are_spawned),
+      RULE(ignored_signals_stay_ignored), RULE(a_vfork_child_shares_memory), RULE(children_have_children),
+      RULE(clone_shares_as_it_is_told), RULE(clone3_makes_children), RULE(a_session_is_made), RULE(exit_handlers_run))

@@ -1,0 +1,435 @@
+// Rules of signals: actions, masks, what a handler sees, and calls that wait.
+#include "rule.h"
+
+static volatile sig_atomic_t count;
+static void count_signal(int signal) {
+    count += signal;
+}
+static void count_with_information(int signal, siginfo_t *information, void *context) {
+    count += signal + (information->si_pid == getpid()) * 100 + (context != NULL) * 1000;
+}
+
+static void say_action(int signal) {
+    struct sigaction action;
+    NEED(sigaction(signal, NULL, &action) == 0);
+    const char *handler = action.sa_handler == SIG_DFL ? "default" : action.sa_handler == SIG_IGN ? "ignored" : "a handler";
+    if (action.sa_handler == count_signal) handler = "the counter";
+    if (action.sa_sigaction == count_with_information) handler = "the counter with information";
+    // The flags of an action without a handler mean nothing.
+    int is_handled = action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
+    SAY("%s %x %d\n", handler, is_handled ? action.sa_flags & ~0x04000000 : 0, sigismember(&action.sa_mask, SIGUSR2));
+}
+
+static void actions_are_read_back(void) {
+    int signals[] = {SIGUSR1, SIGSEGV, SIGBUS, SIGSYS, SIGCHLD};
+    for (int i = 0; i < 5; i++) {
+        struct sigaction action = {.sa_handler = count_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
+        sigaddset(&action.sa_mask, SIGUSR2);
+        say_action(signals[i]);
+        NEED(sigaction(signals[i], &action, NULL) == 0);
+        say_action(signals[i]);
+        action.sa_sigaction = count_with_information;
+        action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESETHAND;
+        NEED(sigaction(signals[i], &action, NULL) == 0);
+        say_action(signals[i]);
+        NEED(signal(signals[i], SIG_IGN) != SIG_ERR);
+        say_action(signals[i]);
+        NEED(signal(signals[i], SIG_DFL) != SIG_ERR);
+        say_action(signals[i]);
+    }
+    struct sigaction action = {.sa_handler = count_signal};
+    SAY_CALL(sigaction(SIGKILL, &action, NULL));
+    SAY_CALL(syscall(SYS_rt_sigaction, SIGUSR1, &action, NULL, 4));
+}
+
+static void handlers_get_what_they_ask_for(void) {
+    signal(SIGUSR1, count_signal);
+    raise(SIGUSR1);
+    SAY("%d\n", count);
+    struct sigaction action = {.sa_sigaction = count_with_information, .sa_flags = SA_SIGINFO};
+    NEED(sigaction(SIGUSR1, &action, NULL) == 0);
+    raise(SIGUSR1);
+    SAY("%d\n", count);
+}
+
+static void a_handler_may_be_for_once(void) {
+    struct sigaction action = {.sa_handler = count_signal, .sa_flags = SA_RESETHAND};
+    NEED(sigaction(SIGURG, &action, NULL) == 0);
+    raise(SIGURG);
+    raise(SIGURG);
+    say_action(SIGURG);
+    SAY("%d\n", count);
+}
+
+static void blocked_signals_wait(void) {
+    sigset_t set, pending;
+    signal(SIGUSR1, count_signal);
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    raise(SIGUSR1);
+    sigpending(&pending);
+    SAY("%d %d ", count, sigismember(&pending, SIGUSR1));
+    sigprocmask(SIG_UNBLOCK, &set, &pending);
+    SAY("%d %d\n", count, sigismember(&pending, SIGUSR1));
+}
+
+static void calls_work_while_all_is_blocked(void) {
+    sigset_t all;
+    sigfillset(&all);
+    NEED(sigprocmask(SIG_SETMASK, &all, NULL) == 0);
+    struct timespec cpu;
+    SAY_CALL(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu));
+    SAY_CALL(getppid() > 0);
+    SAY("%d\n", syscall(SYS_getpid) == getpid());
+}
+
+static sem_t ready;
+static int ends[2];
+static pid_t waiting;
+static void *read_a_byte(void *unused) {
+    char byte = 0;
+    waiting = gettid();
+    sem_post(&ready);
+    ssize_t length = read(ends[0], &byte, 1);
+    SAY("%zd %d %c\n", length, length < 0 ? errno == EINTR : 0, byte ? byte : '-');
+    return unused;
+}
+
+// Signals a thread while it sleeps, and waits until the handler has run.
+static void interrupt(pthread_t thread, int signal) {
+    sem_wait(&ready);
+    until_asleep(waiting);
+    pthread_kill(thread, signal);
+    while (count == 0) sched_yield();
+}
+
+static void a_call_is_interrupted(int flags) {
+    struct sigaction action = {.sa_handler = count_signal, .sa_flags = flags};
+    NEED(sigaction(SIGUSR1, &action, NULL) == 0 && pipe(ends) == 0 && sem_init(&ready, 0, 0) == 0);
+    pthread_t thread = start(read_a_byte, NULL);
+    interrupt(thread, SIGUSR1);
+    if (flags & SA_RESTART) NEED(write(ends[1], "b", 1) == 1);
+    finish(thread);
+}
+
+static void a_read_restarts(void) {
+    a_call_is_interrupted(SA_RESTART);
+}
+
+static void a_read_is_interrupted(void) {
+    a_call_is_interrupted(0);
+}
+
+static uintptr_t seen;
+static void look_at_place(int signal, siginfo_t *information, void *context) {
+    (void)information;
+    seen = ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+    count += signal;
+}
+
+static void *wait_in_ppoll(void *unused) {
+    sigset_t all;
+    sigfillset(&all);
+    sigdelset(&all, SIGUSR1);
+    waiting = gettid();
+    sem_post(&ready);
+    SAY_CALL(ppoll(NULL, 0, NULL, &all));
+    return unused;
+}
+
+// Reads the mappings by calls that need no memory, and says which kind of file an address lies in.
+static void say_file(uintptr_t place) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[600];
+    unsigned long first, end;
+    while (fgets(line, sizeof line, maps)) {
+        NEED(sscanf(line, "%lx-%lx", &first, &end) == 2);
+        if (first <= place && place < end) {
+            const char *kind = strstr(line, "libc") ? "the C library" : strstr(line, "signals") ? "the program" : "elsewhere";
+            SAY("%s\n", kind);
+        }
+    }
+    fclose(maps);
+}
+
+static void a_handler_sees_the_program(void *(*run)(void *)) {
+    struct sigaction action = {.sa_sigaction = look_at_place, .sa_flags = SA_SIGINFO};
+    NEED(sigaction(SIGUSR1, &action, NULL) == 0 && pipe(ends) == 0 && sem_init(&ready, 0, 0) == 0);
+    pthread_t thread = start(run, NULL);
+    interrupt(thread, SIGUSR1);
+    finish(thread);
+    say_file(seen);
+}
+
+static void a_handler_sees_where_a_read_waits(void) {
+    a_handler_sees_the_program(read_a_byte);
+}
+
+static void a_handler_sees_where_ppoll_waits(void) {
+    a_handler_sees_the_program(wait_in_ppoll);
+}
+
+static void sigsuspend_waits_for_one(void) {
+    sigset_t block, all;
+    signal(SIGALRM, count_signal);
+    sigemptyset(&block);
+    sigaddset(&block, SIGALRM);
+    sigprocmask(SIG_BLOCK, &block, NULL);
+    sigfillset(&all);
+    sigdelset(&all, SIGALRM);
+    struct itimerval soon = {.it_value = {0, 20000}};
+    NEED(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+    SAY_CALL(sigsuspend(&all));
+    SAY("%d\n", count);
+}
+
+static void sigwait_takes_one(void) {
+    sigset_t set;
+    int got;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    kill(getpid(), SIGUSR1);
+    NEED(sigwait(&set, &got) == 0);
+    SAY("%d\n", got == SIGUSR1);
+    struct timespec none = {0, 0};
+    SAY_CALL(sigtimedwait(&set, NULL, &none));
+}
+
+static sigset_t threads_mask;
+static void *get_mask(void *unused) {
+    pthread_sigmask(SIG_BLOCK, NULL, &threads_mask);
+    return unused;
+}
+
+static void a_thread_inherits_the_mask(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR2);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    finish(start(get_mask, NULL));
+    SAY("%d %d\n", sigismember(&threads_mask, SIGUSR2), sigismember(&threads_mask, SIGUSR1));
+}
+
+static int is_on_alternate;
+static char alternate[64 << 10];
+static void look_at_stack(int signal) {
+    char here;
+    is_on_alternate = &here >= alternate && &here < alternate + sizeof alternate;
+    count += signal;
+}
+
+static void handlers_have_a_stack_of_their_own(void) {
+    stack_t stack = {.ss_sp = alternate, .ss_size = sizeof alternate}, old;
+    NEED(sigaltstack(&stack, NULL) == 0);
+    struct sigaction action = {.sa_handler = look_at_stack, .sa_flags = SA_ONSTACK};
+    NEED(sigaction(SIGUSR1, &action, NULL) == 0);
+    raise(SIGUSR1);
+    SAY("%d ", is_on_alternate);
+    NEED(sigaltstack(NULL, &old) == 0);
+    SAY("%d %d\n", old.ss_sp == alternate, old.ss_flags);
+}
+
+static sigjmp_buf back;
+static void *fault_address;
+static void leave_fault(int signal, siginfo_t *information, void *context) {
+    (void)context;
+    fault_address = information->si_addr;
+    siglongjmp(back, signal * 100 + information->si_code);
+}
+
+static void a_fault_has_its_address(void) {
+    unsigned char *at = mmap(NULL, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct sigaction action = {.sa_sigaction = leave_fault, .sa_flags = SA_SIGINFO};
+    NEED(sigaction(SIGSEGV, &action, NULL) == 0);
+    for (int i = 0; i < 3; i++) {
+        int caught = sigsetjmp(back, 1);
+        if (caught == 0) at[i] = 1;
+        SAY("%d %d\n", caught, fault_address == at + i);
+    }
+}
+
+static void a_wrong_pointer_to_a_call_is_an_error(void) {
+    for (int handled = 0; handled < 2; handled++) {
+        SAY_CALL(syscall(SYS_open, (char *)8, O_RDONLY));
+        SAY_CALL(syscall(SYS_rt_sigprocmask, SIG_BLOCK, (void *)8, NULL, 8));
+        SAY_CALL(syscall(SYS_readlink, "/proc/self/exe", (char *)8, 100));
+        SAY_CALL(syscall(SYS_rt_sigaction, SIGUSR1, (void *)8, NULL, 8));
+        SAY_CALL(syscall(SYS_ppoll, NULL, 0, NULL, (void *)8, 8));
+        SAY_CALL(syscall(SYS_execve, (char *)8, NULL, NULL));
+        signal(SIGSEGV, count_signal);
+    }
+    SAY("%d\n", count);
+}
+
+static void say_death(int signal, int by_fault) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_DUMPABLE, 0);
+        if (by_fault) *(volatile int *)8 = 1;
+        raise(signal);
+        pause();
+    }
+    say_end("the child", child);
+}
+
+static void default_actions_kill(void) {
+    say_death(SIGSEGV, 1);
+    say_death(SIGSEGV, 0);
+    say_death(SIGBUS, 0);
+    say_death(SIGSYS, 0);
+    say_death(SIGTERM, 0);
+    say_death(SIGKILL, 0);
+}
+
+static void sigsys_is_the_programs_too(void) {
+    signal(SIGSYS, count_signal);
+    raise(SIGSYS);
+    SAY("%d\n", count);
+    signal(SIGSYS, SIG_IGN);
+    raise(SIGSYS);
+    SAY("%d\n", count);
+}
+
+static void change_register(int signal, siginfo_t *information, void *context) {
+    (void)signal;
+    (void)information;
+    // Skips the two bytes of the instruction that faulted.
+    ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += 2;
+    ((ucontext_t *)context)->uc_mcontext.gregs[REG_RBX] = 1234;
+}
+
+static void a_handler_may_change_registers(void) {
+    struct sigaction action = {.sa_sigaction = change_register, .sa_flags = SA_SIGINFO};
+    NEED(sigaction(SIGILL, &action, NULL) == 0);
+    long value = 1;
+    __asm__ volatile("mov $1, %%ebx\n ud2\n mov %%rbx, %0" : "=r"(value) : : "rbx");
+    SAY("%ld\n", value);
+}
+
+static void registers_survive_calls(void) {
+    long wrong = 0;
+    for (long number = 0; number < 2; number++) {
+        // getpid and a mapping of nothing, which fails.
+        long call = number ? SYS_mmap : SYS_getpid;
+        register long r10 __asm__("r10") = 10, r8 __asm__("r8") = 8, r9 __asm__("r9") = 0, r12 __asm__("r12") = 12;
+        register long r13 __asm__("r13") = 13, r14 __asm__("r14") = 14, r15 __asm__("r15") = 15;
+        long a = call, di = 1, si = 0, dx = 3, bx = 77;
+        __asm__ volatile("syscall"
+                         : "+a"(a), "+D"(di), "+S"(si), "+d"(dx), "+b"(bx), "+r"(r10), "+r"(r8), "+r"(r9), "+r"(r12),
+                           "+r"(r13), "+r"(r14), "+r"(r15)
+                         :
+                         : "rcx", "r11", "memory");
+        wrong += di != 1 || si != 0 || dx != 3 || bx != 77 || r10 != 10 || r8 != 8 || r9 != 0;
+        wrong += r12 != 12 || r13 != 13 || r14 != 14 || r15 != 15;
+    }
+    SAY("%ld\n", wrong);
+}
+
+static void the_red_zone_survives_calls(void) {
+    long result;
+    __asm__ volatile(
+        "movq $4242, -8(%%rsp)\n movq $4343, -128(%%rsp)\n"
+        "mov $9, %%eax\n xor %%esi, %%esi\n syscall\n"
+        "mov -8(%%rsp), %%rax\n add -128(%%rsp), %%rax"
+        : "=a"(result)
+        : "D"(0)
+        : "rsi", "rcx", "r11", "memory");
+    SAY("%ld\n", result);
+}
+
+static void a_timer_sends_signals(void) {
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    timer_t timer;
+    signal(SIGUSR1, count_signal);
+    NEED(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    struct itimerspec soon = {.it_value = {0, 1000000}};
+    NEED(timer_settime(timer, 0, &soon, NULL) == 0);
+    while (count == 0) sched_yield();
+    SAY("%d\n", count);
+}
+
+static void signals_meet_every_instruction(void) {
+    struct itimerval often = {{0, 100}, {0, 100}}, never = {{0, 0}, {0, 0}};
+    signal(SIGALRM, count_signal);
+    NEED(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    long wrong = 0;
+    for (int i = 0; i < 20000 || count == 0; i++) {
+        wrong += getppid() <= 0;
+        int file = open("/dev/null", O_RDONLY);
+        wrong += file < 0 || close(file) != 0;
+        sigset_t set;
+        sigemptyset(&set);
+        wrong += sigprocmask(SIG_BLOCK, &set, NULL) != 0;
+        struct timespec cpu;
+        wrong += clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu) != 0;
+    }
+    NEED(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    SAY("%ld %d\n", wrong, count > 0);
+}
+
+// Makes a call with the stack pointer at `stack`.
+static long call_on(void *stack, long number, long a, long b, long c, long d) {
+    long result;
+    register long r10 __asm__("r10") = d, r8 __asm__("r8") = -1, r9 __asm__("r9") = 0;
+    __asm__ volatile("mov %%rsp, %%rbx\n mov %[stack], %%rsp\n syscall\n mov %%rbx, %%rsp"
+                     : "=a"(result)
+                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9), [stack] "r"(stack)
+                     : "rbx", "rcx", "r11", "memory");
+    return result;
+}
+
+// Go makes calls with little stack, and has its handlers on another one.
+static void calls_need_little_stack(void) {
+    static char room[64 << 10];
+    unsigned char *pages = map_pages(20);
+    NEED(mprotect(pages, page, PROT_NONE) == 0);
+    unsigned char *stack = pages + page + 800;
+    stack_t other = {.ss_sp = room, .ss_size = sizeof room};
+    NEED(sigaltstack(&other, NULL) == 0);
+    char *arguments[] = {"true", NULL};
+    long file = call_on(stack, SYS_openat, AT_FDCWD, (long)"/proc/self/exe", O_RDONLY, 0);
+    SAY("%d ", file > 0);
+    char text[200];
+    SAY("%d ", call_on(stack, SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)text, sizeof text) > 0);
+    long at = call_on(stack, SYS_mmap, 0, 20 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+    SAY("%d ", at > 0);
+    SAY("%ld ", call_on(stack, SYS_munmap, at, 20 * page, 0, 0));
+    SAY("%ld\n", call_on(stack, SYS_execve, 8, 0, 0, 0));
+    fflush(stdout);
+    for (int i = 0; i < 20; i++) {
+        long child = call_on(stack, SYS_fork, 0, 0, 0, 0);
+        if (child == 0) {
+            call_on(stack, SYS_execve, (long)"/bin/true", (long)arguments, (long)environ, 0);
+            _exit(1);
+        }
+        say_end("the child", child);
+    }
+}
+
+// A path may end with the last readable byte.
+static void paths_may_end_with_a_page(void) {
+    unsigned char *pages = map_pages(2);
+    NEED(munmap(pages + page, page) == 0);
+    sigset_t all;
+    sigfillset(&all);
+    NEED(sigprocmask(SIG_SETMASK, &all, NULL) == 0);
+    const char *paths[] = {"/", "/tmp", "/proc", "/proc/", "/proc/self/exe", "/no/such"};
+    for (int i = 0; i < 6; i++) {
+        size_t size = strlen(paths[i]) + 1;
+        char *path = memcpy(pages + page - size, paths[i], size);
+        SAY_CALL(open(path, O_RDONLY) > 0);
+    }
+}
+
+RULES(RULE(actions_are_read_back), RULE(handlers_get_what_they_ask_for), RULE(a_handler_may_be_for_once),
+      RULE(blocked_signals_wait), RULE(calls_work_while_all_is_blocked), RULE(a_read_restarts),
+      RULE(a_read_is_interrupted), RULE(a_handler_sees_where_a_read_waits), RULE(a_handler_sees_where_ppoll_waits),
+      RULE(sigsuspend_waits_for_one), RULE(sigwait_takes_one), RULE(a_thread_inherits_the_mask),
+      RULE(handlers_have_a_stack_of_their_own), RULE(a_fault_has_its_address),
+      RULE(a_wrong_pointer_to_a_call_is_an_error), RULE(default_actions_kill), RULE(sigsys_is_the_programs_too),
+      RULE(a_handler_may_change_registers), RULE(registers_survive_calls), RULE(the_red_zone_survives_calls),
+      RULE(calls_need_little_stack),
+      RULE(paths_may_end_with_a_page), RULE(a_timer_sends_signals), RULE(signals_meet_every_instruction))

@@ -1,0 +1,540 @@
+// Rules of threads: what they share, what each has of its own, and every object to synchronise with.
+#include "rule.h"
+
+static int global;
+static __thread int local = 5;
+
+static void *add_to_global(void *by) {
+    global += (int)(intptr_t)by;
+    return (void *)(intptr_t)(global * 2);
+}
+
+static void a_thread_returns_a_value(void) {
+    SAY("%ld\n", (long)finish(start(add_to_global, (void *)21)));
+    SAY("%d\n", global);
+}
+
+static void *exit_early(void *value) {
+    pthread_exit(value);
+}
+
+static void pthread_exit_gives_the_value(void) {
+    SAY("%ld\n", (long)finish(start(exit_early, (void *)77)));
+}
+
+static void *set_local(void *unused) {
+    local = 9;
+    errno = 33;
+    return unused;
+}
+
+static void thread_local_variables_and_errno_are_each_ones_own(void) {
+    errno = 11;
+    finish(start(set_local, NULL));
+    SAY("%d %d\n", local, errno);
+}
+
+static pthread_key_t key;
+static void destroy(void *value) {
+    SAY("destroyed %s\n", (char *)value);
+}
+static void *use_key(void *value) {
+    pthread_setspecific(key, value);
+    return pthread_getspecific(key);
+}
+
+static void keys_are_destroyed_at_exit(void) {
+    NEED(pthread_key_create(&key, destroy) == 0);
+    SAY("%s\n", (char *)finish(start(use_key, "a value")));
+    SAY("%d\n", pthread_getspecific(key) == NULL);
+}
+
+static void *write_stack(void *at) {
+    *(int *)at = 4;
+    return NULL;
+}
+
+static void stacks_are_shared(void) {
+    int on_stack = 3;
+    finish(start(write_stack, &on_stack));
+    SAY("%d\n", on_stack);
+}
+
+static void *allocate(void *unused) {
+    (void)unused;
+    char *text = malloc(300000);
+    strcpy(text, "from another thread");
+    return text;
+}
+
+static void the_heap_is_shared(void) {
+    char *text = finish(start(allocate, NULL));
+    SAY("%s\n", text);
+    free(text);
+}
+
+static void *map_one(void *unused) {
+    (void)unused;
+    unsigned char *at = map_pages(3);
+    at[page] = 42;
+    return at;
+}
+static void *unmap_one(void *at) {
+    NEED(munmap(at, 3 * page) == 0);
+    return NULL;
+}
+
+static void mappings_are_shared(void) {
+    unsigned char *at = finish(start(map_one, NULL));
+    SAY("%d\n", at[page]);
+    finish(start(unmap_one, at));
+    SAY_CALL(mincore(at, page, (unsigned char *)&global));
+}
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static void *count_up(void *rounds) {
+    for (long i = 0; i < (long)rounds; i++) {
+        pthread_mutex_lock(&mutex);
+        global++;
+        pthread_mutex_unlock(&mutex);
+    }
+    return NULL;
+}
+
+static void a_mutex_excludes(void) {
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) threads[i] = start(count_up, (void *)5000);
+    for (int i = 0; i < 4; i++) finish(threads[i]);
+    SAY("%d\n", global);
+}
+
+static void mutexes_have_kinds(void) {
+    int kinds[] = {PTHREAD_MUTEX_RECURSIVE, PTHREAD_MUTEX_ERRORCHECK};
+    for (int i = 0; i < 2; i++) {
+        pthread_mutexattr_t attributes;
+        pthread_mutex_t one;
+        pthread_mutexattr_init(&attributes);
+        pthread_mutexattr_settype(&attributes, kinds[i]);
+        pthread_mutex_init(&one, &attributes);
+        int first = pthread_mutex_lock(&one), second = pthread_mutex_lock(&one);
+        SAY("%d %d ", first, second);
+        int third = pthread_mutex_unlock(&one), fourth = pthread_mutex_unlock(&one), fifth = pthread_mutex_unlock(&one);
+        SAY("%d %d %d\n", third, fourth, fifth);
+    }
+}
+
+static pthread_mutex_t special;
+static void *lock_and_die(void *unused) {
+    pthread_mutex_lock(&special);
+    return unused;
+}
+
+static void a_robust_mutex_tells_that_its_owner_died(void) {
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&special, &attributes);
+    finish(start(lock_and_die, NULL));
+    SAY_CALL(pthread_mutex_lock(&special) == EOWNERDEAD);
+    SAY_CALL(pthread_mutex_consistent(&special));
+    SAY_CALL(pthread_mutex_unlock(&special));
+    SAY_CALL(pthread_mutex_lock(&special));
+}
+
+static void a_mutex_inherits_priority(void) {
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    NEED(pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT) == 0);
+    pthread_mutex_init(&special, &attributes);
+    SAY_CALL(pthread_mutex_lock(&special));
+    SAY_CALL(pthread_mutex_unlock(&special));
+}
+
+static void a_timed_lock_gives_up(void) {
+    pthread_mutex_lock(&mutex);
+    struct timespec past = {1, 0};
+    SAY_CALL(pthread_mutex_timedlock(&mutex, &past) == ETIMEDOUT);
+    SAY_CALL(pthread_mutex_trylock(&mutex) == EBUSY);
+}
+
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static void *take_turns(void *parity) {
+    for (int i = 0; i < 500; i++) {
+        pthread_mutex_lock(&mutex);
+        while (global % 2 != (int)(intptr_t)parity) pthread_cond_wait(&changed, &mutex);
+        global++;
+        pthread_cond_broadcast(&changed);
+        pthread_mutex_unlock(&mutex);
+    }
+    return NULL;
+}
+
+static void a_condition_wakes(void) {
+    pthread_t one = start(take_turns, (void *)0), other = start(take_turns, (void *)1);
+    finish(one);
+    finish(other);
+    SAY("%d\n", global);
+}
+
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+static void *read_locked(void *unused) {
+    (void)unused;
+    int reading = pthread_rwlock_tryrdlock(&rwlock), writing = pthread_rwlock_trywrlock(&rwlock);
+    if (reading == 0) pthread_rwlock_unlock(&rwlock);
+    return (void *)(intptr_t)(reading * 1000 + writing);
+}
+
+static void readers_share_and_writers_do_not(void) {
+    pthread_rwlock_rdlock(&rwlock);
+    SAY("%ld\n", (long)finish(start(read_locked, NULL)));
+    pthread_rwlock_unlock(&rwlock);
+    pthread_rwlock_wrlock(&rwlock);
+    SAY("%ld\n", (long)finish(start(read_locked, NULL)));
+}
+
+static pthread_barrier_t barrier;
+static void *meet(void *unused) {
+    (void)unused;
+    long serial = 0;
+    for (int i = 0; i < 50; i++) serial += pthread_barrier_wait(&barrier) == PTHREAD_BARRIER_SERIAL_THREAD;
+    return (void *)serial;
+}
+
+static void a_barrier_has_one_serial_thread(void) {
+    pthread_t threads[3];
+    long serial = 0;
+    pthread_barrier_init(&barrier, NULL, 3);
+    for (int i = 0; i < 3; i++) threads[i] = start(meet, NULL);
+    for (int i = 0; i < 3; i++) serial += (long)finish(threads[i]);
+    SAY("%ld\n", serial);
+}
+
+static pthread_spinlock_t spin;
+static void *spin_up(void *unused) {
+    for (int i = 0; i < 2000; i++) {
+        pthread_spin_lock(&spin);
+        global++;
+        pthread_spin_unlock(&spin);
+        if (i % 100 == 0) sched_yield();
+    }
+    return unused;
+}
+
+static void a_spin_lock_excludes(void) {
+    pthread_spin_init(&spin, 0);
+    pthread_t one = start(spin_up, NULL), other = start(spin_up, NULL);
+    finish(one);
+    finish(other);
+    SAY("%d\n", global);
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static void initialise(void) {
+    global++;
+}
+static void *call_once(void *unused) {
+    pthread_once(&once, initialise);
+    return unused;
+}
+
+static void once_is_once(void) {
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) threads[i] = start(call_once, NULL);
+    for (int i = 0; i < 4; i++) finish(threads[i]);
+    SAY("%d\n", global);
+}
+
+static sem_t semaphore;
+static void *post(void *unused) {
+    for (int i = 0; i < 3; i++) sem_post(&semaphore);
+    return unused;
+}
+
+static void a_semaphore_counts(void) {
+    sem_init(&semaphore, 0, 0);
+    pthread_t thread = start(post, NULL);
+    for (int i = 0; i < 3; i++) sem_wait(&semaphore);
+    finish(thread);
+    int value;
+    sem_getvalue(&semaphore, &value);
+    SAY("%d\n", value);
+    SAY_CALL(sem_trywait(&semaphore));
+}
+
+static int ends[2];
+static void say_cleanup(const char **what) {
+    SAY("cleaned up %s\n", *what);
+}
+static void *read_for_ever(void *unused) {
+    __attribute__((cleanup(say_cleanup))) const char *what = "after read";
+    char byte;
+    sem_post(&semaphore);
+    NEED(read(ends[0], &byte, 1) < 0);
+    return unused;
+}
+static void *poll_for_ever(void *unused) {
+    __attribute__((cleanup(say_cleanup))) const char *what = "after ppoll";
+    struct pollfd file = {ends[0], POLLIN, 0};
+    sigset_t all;
+    sigfillset(&all);
+    sigdelset(&all, 32);
+    sem_post(&semaphore);
+    ppoll(&file, 1, NULL, &all);
+    return unused;
+}
+
+static void cancel_waiting(void *(*run)(void *)) {
+    NEED(pipe(ends) == 0);
+    sem_init(&semaphore, 0, 0);
+    pthread_t thread = start(run, NULL);
+    sem_wait(&semaphore);
+    NEED(pthread_cancel(thread) == 0);
+    SAY("%d\n", finish(thread) == PTHREAD_CANCELED);
+}
+
+static void a_thread_that_reads_is_cancelled(void) {
+    cancel_waiting(read_for_ever);
+}
+
+static void a_thread_that_polls_is_cancelled(void) {
+    cancel_waiting(poll_for_ever);
+}
+
+static void *loop(void *unused) {
+    __attribute__((cleanup(say_cleanup))) const char *what = "a loop";
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+    sem_post(&semaphore);
+    for (;;) global++;
+    return unused;
+}
+
+static void a_loop_is_cancelled_asynchronously(void) {
+    cancel_waiting(loop);
+}
+
+static void *refuse(void *unused) {
+    (void)unused;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    sem_post(&semaphore);
+    char byte;
+    NEED(read(ends[0], &byte, 1) == 1);
+    return (void *)6;
+}
+
+static void a_thread_may_refuse_to_be_cancelled(void) {
+    NEED(pipe(ends) == 0);
+    sem_init(&semaphore, 0, 0);
+    pthread_t thread = start(refuse, NULL);
+    sem_wait(&semaphore);
+    NEED(pthread_cancel(thread) == 0 && write(ends[1], "x", 1) == 1);
+    SAY("%ld\n", (long)finish(thread));
+}
+
+static void *nothing(void *with) {
+    return with;
+}
+
+static void a_thousand_threads_come_and_go(void) {
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 64 << 10);
+    long sum = 0;
+    for (int i = 0; i < 20; i++) {
+        pthread_t threads[50];
+        for (long k = 0; k < 50; k++) NEED(pthread_create(&threads[k], &small, nothing, (void *)k) == 0);
+        for (int k = 0; k < 50; k++) sum += (long)finish(threads[k]);
+    }
+    SAY("%ld\n", sum);
+}
+
+static void *detached(void *unused) {
+    sem_post(&semaphore);
+    return unused;
+}
+
+static void a_detached_thread_ends_by_itself(void) {
+    sem_init(&semaphore, 0, 0);
+    for (int i = 0; i < 20; i++) {
+        pthread_t thread = start(detached, NULL);
+        NEED(pthread_detach(thread) == 0);
+        sem_wait(&semaphore);
+    }
+    SAY("all ended\n");
+}
+
+static void *on_own_stack(void *unused) {
+    int here;
+    global = (char *)&here >= (char *)unused && (char *)&here < (char *)unused + (256 << 10);
+    return NULL;
+}
+
+static void a_thread_may_have_a_stack_from_mmap(void) {
+    for (int i = 0; i < 3; i++) {
+        void *stack = mmap(NULL, 256 << 10, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+        pthread_attr_t attributes;
+        pthread_attr_init(&attributes);
+        NEED(pthread_attr_setstack(&attributes, stack, 256 << 10) == 0);
+        pthread_t thread;
+        NEED(pthread_create(&thread, &attributes, on_own_stack, stack) == 0);
+        finish(thread);
+        NEED(munmap(stack, 256 << 10) == 0);
+        SAY("%d\n", global);
+    }
+}
+
+static void *leave_process(void *unused) {
+    (void)unused;
+    exit(17);
+}
+
+static void exit_of_any_thread_ends_the_process(void) {
+    start(leave_process, NULL);
+    for (;;) pause();
+}
+
+static void *go_on(void *main_thread) {
+    pthread_join(*(pthread_t *)main_thread, NULL);
+    SAY("went on\n");
+    exit(0);
+}
+
+static void the_first_thread_may_exit_first(void) {
+    static pthread_t self;
+    self = pthread_self();
+    start(go_on, &self);
+    pthread_exit(NULL);
+}
+
+static void *ids(void *unused) {
+    (void)unused;
+    return (void *)(intptr_t)(getpid() * 2 + (gettid() == getpid()));
+}
+
+static void threads_have_one_process_and_ids_of_their_own(void) {
+    SAY("%d %d\n", (int)(intptr_t)finish(start(ids, NULL)) == getpid() * 2, gettid() == getpid());
+}
+
+static void *crash(void *unused) {
+    *(volatile int *)unused = 1;
+    return NULL;
+}
+
+static void a_crash_of_one_is_a_crash_of_all(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        start(crash, NULL);
+        for (;;) pause();
+    }
+    say_end("the crash", child);
+    child = fork();
+    if (child == 0) abort();
+    say_end("the abort", child);
+}
+
+static void *fork_here(void *unused) {
+    pid_t child = fork();
+    if (child == 0) {
+        global++;
+        local++;
+        _exit(global * 10 + local);
+    }
+    say_end("the fork", child);
+    return unused;
+}
+
+static void any_thread_may_fork(void) {
+    finish(start(fork_here, NULL));
+    SAY("%d\n", global);
+}
+
+static void *run_command(void *command) {
+    return (void *)(intptr_t)system(command);
+}
+
+static void any_thread_may_run_commands(void) {
+    fflush(stdout);
+    SAY("%ld\n", (long)finish(start(run_command, "echo out; exit 3")) >> 8);
+    SAY("%ld\n", (long)finish(start(run_command, "kill -9 $$")));
+    FILE *out = popen("echo piped", "r");
+    char line[20];
+    SAY("%s", fgets(line, sizeof line, out));
+    SAY("%d\n", pclose(out));
+}
+
+static void *execute(void *unused) {
+    execl("/bin/sh", "sh", "-c", "echo executed; exit 4", NULL);
+    return unused;
+}
+
+static void any_thread_may_execute(void) {
+    fflush(stdout);
+    start(execute, NULL);
+    for (;;) pause();
+}
+
+static void *wait_for(void *child) {
+    say_end("another thread's child", *(pid_t *)child);
+    return NULL;
+}
+
+static void any_thread_may_wait(void) {
+    pid_t child = fork();
+    if (child == 0) _exit(8);
+    finish(start(wait_for, &child));
+}
+
+static void *sleep_a_little(void *unused) {
+    for (volatile int i = 0; i < 3000000; i++) {
+    }
+    return unused;
+}
+
+static void cpu_time_is_the_processs(void) {
+    struct timespec before, after, own;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    finish(start(sleep_a_little, NULL));
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own);
+    SAY("%d\n", after.tv_sec > before.tv_sec || after.tv_nsec > before.tv_nsec);
+}
+
+static void *name_self(void *unused) {
+    char name[16];
+    prctl(PR_SET_NAME, "renamed");
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    SAY("%s\n", name);
+    return unused;
+}
+
+static void threads_have_names(void) {
+    char name[16];
+    finish(start(name_self, NULL));
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    SAY("%s\n", name);
+}
+
+static void child_handler(void) {
+    SAY("in the child\n");
+}
+
+static void fork_calls_handlers(void) {
+    NEED(pthread_atfork(NULL, NULL, child_handler) == 0);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) exit(0);
+    say_end("the child", child);
+}
+
+RULES(RULE(a_thread_returns_a_value), RULE(pthread_exit_gives_the_value),
+      RULE(thread_local_variables_and_errno_are_each_ones_own), RULE(keys_are_destroyed_at_exit), RULE(stacks_are_shared),
+      RULE(the_heap_is_shared), RULE(mappings_are_shared), RULE(a_mutex_excludes), RULE(mutexes_have_kinds),
+      RULE(a_robust_mutex_tells_that_its_owner_died), RULE(a_mutex_inherits_priority), RULE(a_timed_lock_gives_up),
+      RULE(a_condition_wakes), RULE(readers_share_and_writers_do_not), RULE(a_barrier_has_one_serial_thread),
+      RULE(a_spin_lock_excludes), RULE(once_is_once), RULE(a_semaphore_counts), RULE(a_thread_that_reads_is_cancelled),
+      RULE(a_thread_that_polls_is_cancelled), RULE(a_loop_is_cancelled_asynchronously),
+      RULE(a_thread_may_refuse_to_be_cancelled), RULE(a_thousand_threads_come_and_go),
+      RULE(a_detached_thread_ends_by_itself), RULE(a_thread_may_have_a_stack_from_mmap),
+      RULE(exit_of_any_thread_ends_the_process), RULE(the_first_thread_may_exit_first),
+      RULE(threads_have_one_process_and_ids_of_their_own), RULE(a_crash_of_one_is_a_crash_of_all),
+      RULE(any_thread_may_fork), RULE(any_thread_may_run_commands), RULE(any_thread_may_execute),
+      RULE(any_thread_may_wait), RULE(cpu_time_is_the_processs), RULE(threads_have_names), RULE(fork_calls_handlers))
