@@ -38,6 +38,8 @@ enum What {
     Calls(commands::calls::Arguments),
     /// Cost of address spaces of real programs beside their pages, on Linux and in our core
     Memory(commands::memory::Arguments),
+    /// Programs on this machine, plainly and with the pool of `radixvm native`
+    Native(commands::native::Arguments),
     /// The figures of the RadixVM and Bonsai papers, from counts and the cost model
     Figures(commands::figures::Arguments),
 }
@@ -51,6 +53,7 @@ fn measure(Bench { what }: Bench) -> anyhow::Result<u8> {
         What::Micro(arguments) => commands::micro::run(arguments),
         What::Calls(arguments) => commands::calls::run(arguments),
         What::Memory(arguments) => commands::memory::run(arguments),
+        What::Native(arguments) => commands::native::run(arguments),
         What::Figures(arguments) => commands::figures::run(arguments),
     }
 }

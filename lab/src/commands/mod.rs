@@ -4,4 +4,5 @@ pub mod calls;
 pub mod figures;
 pub mod memory;
 pub mod micro;
+pub mod native;
 mod output;

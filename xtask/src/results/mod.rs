@@ -47,7 +47,7 @@ struct Outcome {
 const COUNTS: &str = "Counts per round do not depend on the speed of the machine. [The meter](../guide/meter.md) explains the \
                       columns. *predicted* is rounds per second by its cost model.";
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     Part {
         name: "local",
         title: "Threads that map, touch and unmap pages of their own",
@@ -114,6 +114,20 @@ const PARTS: [Part; 9] = [
         about: "Bytes that the address spaces of real programs need beside their pages. \
                 [The guide](../guide/bench.md#memory) says how they are rebuilt.",
         runs: &[Run::Radixvm("bench memory")],
+    },
+    Part {
+        name: "pool",
+        title: "Small mappings on stock Linux, plainly and from the pool",
+        about: "Rounds of `local` on this machine, which depend on it and on what else it does. The ratio is \
+                the median of neighbouring runs. \
+                The programs after it gain nothing and show the cost of a start: the last two do little else. \
+                [The guide](../guide/native.md) says what the pool is.",
+        runs: &[
+            Run::Radixvm("bench native"),
+            Run::Radixvm("bench native -- xz -T2 -3 -c target/x86_64-unknown-none/release/radixvm-kernel"),
+            Run::Radixvm("bench native -- sort --parallel=2 Cargo.lock"),
+            Run::Radixvm("bench native -- true"),
+        ],
     },
     Part {
         name: "native",
@@ -215,6 +229,6 @@ mod tests {
     fn a_part_is_found_by_its_name() {
         assert_eq!(part("calls").unwrap().title, "Instructions of single calls");
         let error = part("nothing").err().unwrap().to_string();
-        assert!(error.contains("counters, calls, memory, native"), "{error}");
+        assert!(error.contains("counters, calls, memory, pool, native"), "{error}");
     }
 }
