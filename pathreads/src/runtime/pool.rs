@@ -109,9 +109,10 @@ fn has_limit() -> bool {
 
 /// Returns the number of the CPU that runs this thread, or ran it a moment ago.
 fn current_cpu() -> usize {
-    let limit: u32;
-    // SAFETY: Linux keeps the number in the limit of this segment, for `getcpu` without a call.
-    unsafe { asm!("lsl {0:e}, {1:e}", out(reg) limit, in(reg) 0x7b, options(nomem, nostack)) };
+    let mut limit = 0_u32;
+    // SAFETY: Linux keeps the number in the limit of this segment, for `getcpu` without a call. Without the
+    // segment the register keeps its value.
+    unsafe { asm!("lsl {0:e}, {1:e}", inout(reg) limit, in(reg) 0x7b, options(nomem, nostack)) };
     (limit & 0xfff) as usize % CPUS
 }
 
