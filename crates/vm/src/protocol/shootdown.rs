@@ -29,7 +29,7 @@
 //! - *Scan, invalidate, release* instead of moving the frames to a list first: the locked slots are the list.
 //!   No other core can look into them, so clearing them late is not seen, and nothing has to be allocated for
 //!   a range of any size: running out of memory cannot lose a frame or skip a shootdown. Dropping a
-//!   [`Removed`] undoes nothing because nothing was done. One operation, one shootdown.
+//!   [`Removed`] undoes nothing because nothing was done. One lock, one shootdown.
 //! - *Clear here before shooting there*: with one table for all, a core that flushes before the table is
 //!   clear would walk the old entry in again. For the same reason the users are asked after the clear.
 //! - *Free before unlock*: else a fault could allocate, run out of memory, and fail for a frame that is on

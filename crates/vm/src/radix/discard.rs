@@ -38,8 +38,8 @@ use crate::{Flags, HUGE_PAGES, Memory, Mmu, PageNum, PageRange, VmError};
 const PARTS: usize = 2;
 /// The fewest pages that are looked at first. Fewer are locked at once in less time.
 const LONG: u64 = 128;
-/// The look ends when it has seen more runs of pages with contents than one for this many pages: the
-/// pages will cost more than their locks.
+/// The look ends when it has seen more runs with contents than the range has pages, divided by this. The
+/// pages then cost more than their locks.
 const SPARSE: u64 = 16;
 
 impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
