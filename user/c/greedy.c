@@ -11,15 +11,15 @@
 
 enum { STEP = 65536 };
 
-/* Touches `bytes` bytes of new memory. */
+/* Touches `bytes` bytes of new memory. It is mapped at once, because mmap fails with ENOMEM where a page fault has
+ * the largest program killed. */
 static void eat(long bytes)
 {
-    for (; bytes > 0; bytes -= STEP) {
-        char *part = mmap(NULL, STEP, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (part == MAP_FAILED)
-            pause();
-        memset(part, 1, STEP);
-    }
+    char *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED)
+        _exit(9);
+    for (long at = 0; at < bytes; at += STEP)
+        memset(all + at, 1, STEP);
 }
 
 int main(int count, char **words)
