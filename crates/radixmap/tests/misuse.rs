@@ -13,7 +13,7 @@ use std::thread;
 use common::{CORES, Twin, domain, settle};
 use fuzzing::attempt;
 use percore::Pinned;
-use radixmap::{Always, BLOCK, IfPresent, KEY_END, NodeCounters, RadixMap, Value};
+use radixmap::{Always, BLOCK, IfPresent, KEY_END, NodeCounters, OutOfMemory, RadixMap, Value};
 use refcache::Refcache;
 
 type Map<'r> = RadixMap<Twin, &'r Refcache>;
@@ -460,6 +460,26 @@ fn a_map_is_taken_apart_piece_by_piece() {
     assert_eq!(refcache.garbage(), 0);
 }
 
+/// The nodes on the path to the piece's first key are no progress, so a piece has at least one leaf, however
+/// few slots were asked for.
+#[test]
+fn the_smallest_piece_takes_a_leaf_apart() {
+    let _core = percore::threads::enter_any(CORES);
+    let pin = percore::pin();
+    let refcache = domain();
+    refcache.online(&pin);
+    let mut map = Map::new(&pin, &refcache).unwrap();
+    let next_leaf = BLOCK..BLOCK + 3;
+    [0..3, next_leaf.clone()].into_iter().for_each(|keys| fill(&map, &pin, keys, 2));
+    let mut taken = Vec::new();
+    let mut piece = |from| map.dismantle_piece(&pin, from, 0, |keys, _| taken.push(keys), |_| {});
+    assert_eq!((piece(0), piece(BLOCK)), (Some(BLOCK), None));
+    assert_eq!(taken, [0..3, next_leaf]);
+    drop(map);
+    settle(&refcache, &pin);
+    assert_eq!(refcache.garbage(), 0);
+}
+
 /// The map is leaked there, also while the thread unwinds.
 #[test]
 #[cfg_attr(miri, ignore = "what is leaked is found")]
@@ -486,6 +506,11 @@ fn a_map_may_be_dropped_by_any_thread() {
     .join()
     .unwrap();
     assert_eq!(counters.total().live(), 3, "roots that nobody could give up");
+}
+
+#[test]
+fn an_error_has_a_message() {
+    assert_eq!(OutOfMemory.to_string(), "no memory for a node of the map");
 }
 
 fn panic<T>() -> T {
