@@ -1,5 +1,8 @@
 // Rules of memory: what mmap and its kin promise, whoever serves them.
 #include "rule.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 
 static void fresh_memory_is_zero(void) {
     long wrong = 0;
@@ -95,6 +98,13 @@ static void fixed_mappings_replace(void) {
     SAY("%d %.3s %d %d\n", at[0], at + page + 1, at[2 * page], at[3 * page]);
     NEED(munmap(at, 6 * page) == 0);
     SAY("%d\n", is_readable(at + page));
+}
+
+static void an_address_is_taken_as_a_hint(void) {
+    unsigned char *at = map_pages(4);
+    NEED(munmap(at, 4 * page) == 0);
+    void *again = mmap(at, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    SAY("%d\n", again == at);
 }
 
 static void what_was_unmapped_may_be_mapped_at_its_address(void) {
@@ -268,6 +278,22 @@ static void the_list_of_mappings_is_right(void) {
     SAY("%d\n", is_listed(at));
 }
 
+static void fixed_mappings_stay_beside_new_ones(void) {
+    const uintptr_t step = 2 << 20;
+    for (int i = 1; i < 4; i++) {
+        unsigned char *at = (unsigned char *)((uintptr_t)map_pages(2 * i) / step * step + step * i);
+        int listed = 0;
+        for (int k = 0; k < 16; k++) listed |= is_listed(at + k * page);
+        if (listed) continue;
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+        NEED(mmap(at, 16 * page, PROT_READ | PROT_WRITE, flags, -1, 0) == at);
+        memset(at, 7, 16 * page);
+        for (size_t pages = 1; pages < 65; pages++) memset(map_pages(pages), 1, pages * page);
+        for (size_t k = 0; k < 16 * page; k++) NEED(at[k] == 7);
+    }
+    SAY("unchanged\n");
+}
+
 static void a_limit_counts_all_memory(void) {
     for (int kind = 0; kind < 2; kind++) {
         fflush(stdout);
@@ -290,6 +316,32 @@ static void locked_memory_is_counted(void) {
     SAY_CALL(munlock(at, 4 * page));
     SAY_CALL(munmap(at, 4 * page));
     SAY_CALL(mlock(at, 4 * page));
+}
+
+#define ALLOW(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+
+static void a_filter_sees_the_programs_calls_only(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        ALLOW(SYS_mmap), ALLOW(SYS_munmap), ALLOW(SYS_getppid), ALLOW(SYS_write), ALLOW(SYS_exit_group), ALLOW(SYS_rt_sigreturn),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        unsigned char *before = map_pages(9);
+        NEED(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+        if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) _exit(50);
+        for (int i = 0; i < 2000; i++) {
+            size_t pages = 1 + i % 64;
+            memset(map_pages(pages), 1, page);
+            getppid();
+        }
+        NEED(munmap(before, 9 * page) == 0);
+        _exit(4);
+    }
+    say_end("the filtered", child);
 }
 
 static void shared_memory_is_shared(void) {
@@ -538,11 +590,13 @@ static void memory_survives_random_calls_of_threads(void) {
 }
 
 RULES(RULE(fresh_memory_is_zero), RULE(memory_that_was_read_only_is_zero_too), RULE(the_rest_of_a_mapping_stays),
-      RULE(two_mappings_may_be_unmapped_as_one), RULE(protection_holds), RULE(fixed_mappings_replace),
+      RULE(two_mappings_may_be_unmapped_as_one), RULE(protection_holds), RULE(fixed_mappings_replace), RULE(fixed_mappings_stay_beside_new_ones),
+      RULE(an_address_is_taken_as_a_hint),
       RULE(what_was_unmapped_may_be_mapped_at_its_address), RULE(mremap_keeps_the_content), RULE(advice_holds),
       RULE(unmapped_memory_is_unknown_to_mincore), RULE(wrong_arguments_are_refused), RULE(lengths_are_rounded_up),
       RULE(a_child_has_a_copy), RULE(threads_that_map_may_fork), RULE(a_vfork_child_uses_the_same_memory),
       RULE(the_list_of_mappings_is_right), RULE(a_limit_counts_all_memory), RULE(locked_memory_is_counted),
+      RULE(a_filter_sees_the_programs_calls_only),
       RULE(shared_memory_is_shared), RULE(nothing_leaks), RULE(many_mappings_live_at_once), RULE(any_thread_may_unmap),
       RULE(a_handler_may_map), RULE(the_heap_grows_and_shrinks), RULE(code_may_be_made),
       RULE(io_reads_and_writes_pool_memory), RULE(memory_survives_random_calls),

@@ -22,6 +22,17 @@ static void the_auxiliary_vector_is_the_programs(void) {
     SAY("%s\n", strrchr((char *)getauxval(AT_EXECFN), '/'));
 }
 
+static void the_auxiliary_vector_is_in_proc(void) {
+    unsigned long words[128] = {0}, wrong = 0;
+    int file = open("/proc/self/auxv", O_RDONLY);
+    NEED(read(file, words, sizeof words) > 0 && close(file) == 0);
+    for (int i = 0; words[i] != AT_NULL; i += 2) {
+        int is_changed = words[i] == AT_PHDR || words[i] == AT_PHNUM || words[i] == AT_BASE || words[i] == AT_ENTRY;
+        wrong += is_changed && words[i + 1] != getauxval(words[i]);
+    }
+    SAY("%lu\n", wrong);
+}
+
 static void the_stack_is_aligned(void) {
     // The number of arguments lies right below the first one's address, at the stack pointer of the start.
     extern char **__libc_argv __attribute__((weak));
@@ -242,7 +253,7 @@ static void exit_handlers_run(void) {
     prctl(PR_SET_DUMPABLE, 0);
 }
 
-RULES(RULE(the_auxiliary_vector_is_the_programs), RULE(the_stack_is_aligned), RULE(the_process_has_the_programs_name),
+RULES(RULE(the_auxiliary_vector_is_the_programs), RULE(the_auxiliary_vector_is_in_proc), RULE(the_stack_is_aligned), RULE(the_process_has_the_programs_name),
       RULE(the_command_line_is_the_programs), RULE(programs_are_executed), RULE(scripts_are_executed),
       RULE(a_descriptor_is_executed), RULE(descriptors_are_kept_and_closed), RULE(programs_are_spawned),
       RULE(ignored_signals_stay_ignored), RULE(a_vfork_child_shares_memory), RULE(children_have_children),

@@ -87,6 +87,19 @@ static void calls_work_while_all_is_blocked(void) {
 static sem_t ready;
 static int ends[2];
 static pid_t waiting;
+static void block_all_afterwards(int signal, siginfo_t *information, void *context) {
+    (void)signal, (void)information;
+    sigfillset(&((ucontext_t *)context)->uc_sigmask);
+}
+
+static void a_handler_may_leave_all_blocked(void) {
+    struct sigaction action = {.sa_sigaction = block_all_afterwards, .sa_flags = SA_SIGINFO};
+    sigset_t blocked;
+    NEED(sigaction(SIGUSR1, &action, NULL) == 0 && raise(SIGUSR1) == 0);
+    NEED(sigprocmask(SIG_BLOCK, NULL, &blocked) == 0);
+    SAY("%d %d\n", sigismember(&blocked, SIGUSR2), sigismember(&blocked, SIGTERM));
+}
+
 static void *read_a_byte(void *unused) {
     char byte = 0;
     waiting = gettid();
@@ -425,7 +438,7 @@ static void paths_may_end_with_a_page(void) {
 }
 
 RULES(RULE(actions_are_read_back), RULE(handlers_get_what_they_ask_for), RULE(a_handler_may_be_for_once),
-      RULE(blocked_signals_wait), RULE(calls_work_while_all_is_blocked), RULE(a_read_restarts),
+      RULE(blocked_signals_wait), RULE(calls_work_while_all_is_blocked), RULE(a_handler_may_leave_all_blocked), RULE(a_read_restarts),
       RULE(a_read_is_interrupted), RULE(a_handler_sees_where_a_read_waits), RULE(a_handler_sees_where_ppoll_waits),
       RULE(sigsuspend_waits_for_one), RULE(sigwait_takes_one), RULE(a_thread_inherits_the_mask),
       RULE(handlers_have_a_stack_of_their_own), RULE(a_fault_has_its_address),

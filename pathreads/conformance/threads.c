@@ -382,6 +382,30 @@ static void a_thread_may_have_a_stack_from_mmap(void) {
     }
 }
 
+// munmap(its arguments); exit(0): by instructions that nobody has seen before.
+static const unsigned char code_of_leaving[] = {0xb8, 11, 0, 0, 0, 0x0f, 5, 0x31, 0xff, 0xb8, 60, 0, 0, 0, 0x0f, 5};
+static void (*leave)(void *, size_t);
+static int unmap_own_stack(void *stack) {
+    leave(stack, 16 * page);
+    return 0;
+}
+
+static void a_thread_may_unmap_its_stack(void) {
+    int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+    void *code = mmap(NULL, page, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    NEED(code != MAP_FAILED);
+    memcpy(code, code_of_leaving, sizeof code_of_leaving);
+    leave = (void (*)(void *, size_t))code;
+    for (int i = 0; i < 20; i++) {
+        static int thread, lives;
+        unsigned char *stack = map_pages(16);
+        NEED(clone(unmap_own_stack, stack + 16 * page, flags, stack, &thread, NULL, &thread) > 0);
+        while ((lives = __atomic_load_n(&thread, __ATOMIC_ACQUIRE)) != 0) syscall(SYS_futex, &thread, 0, lives, NULL, NULL, 0);
+        NEED(!is_readable(stack));
+    }
+    SAY("all left\n");
+}
+
 static void *leave_process(void *unused) {
     (void)unused;
     exit(17);
@@ -533,7 +557,7 @@ RULES(RULE(a_thread_returns_a_value), RULE(pthread_exit_gives_the_value),
       RULE(a_spin_lock_excludes), RULE(once_is_once), RULE(a_semaphore_counts), RULE(a_thread_that_reads_is_cancelled),
       RULE(a_thread_that_polls_is_cancelled), RULE(a_loop_is_cancelled_asynchronously),
       RULE(a_thread_may_refuse_to_be_cancelled), RULE(a_thousand_threads_come_and_go),
-      RULE(a_detached_thread_ends_by_itself), RULE(a_thread_may_have_a_stack_from_mmap),
+      RULE(a_detached_thread_ends_by_itself), RULE(a_thread_may_have_a_stack_from_mmap), RULE(a_thread_may_unmap_its_stack),
       RULE(exit_of_any_thread_ends_the_process), RULE(the_first_thread_may_exit_first),
       RULE(threads_have_one_process_and_ids_of_their_own), RULE(a_crash_of_one_is_a_crash_of_all),
       RULE(any_thread_may_fork), RULE(any_thread_may_run_commands), RULE(any_thread_may_execute),

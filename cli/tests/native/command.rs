@@ -114,3 +114,17 @@ fn the_pool_is_used_and_counted() {
     assert!(mappings(&["--stats"]) >= 1000);
     assert_eq!(mappings(&["--strict", "--stats"]), 0);
 }
+
+/// A child of `vfork` that ends without executing a program does not print the counters.
+#[test]
+fn counters_are_printed_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("spawn.c");
+    let text = "#include <spawn.h>\nint main() { char *words[] = {\"x\", 0}; pid_t child;\
+        return posix_spawn(&child, \"/no/such/program\", 0, 0, words, words + 1); }";
+    std::fs::write(&source, text).unwrap();
+    let program = folder.path().join("spawn");
+    assert!(Command::new("gcc").arg("-o").arg(&program).arg(&source).status().unwrap().success());
+    let seen = see(in_way(&["--stats"], &program));
+    assert_eq!((seen.status, seen.messages.matches("pathreads: ").count()), (Some(2), 1), "{seen:?}");
+}

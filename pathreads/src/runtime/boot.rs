@@ -2,7 +2,7 @@
 //! have made, and enters it.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use abi::Errno;
 use pathreads::elf::{HEAD, Headers, PHENT, PT_GNU_STACK, PT_INTERP, SCRIPT_HEAD, Script};
@@ -50,22 +50,18 @@ const USAGE: &[u8] = b"usage: pathreads [--pool | --strict] [--stats] [--] PROGR
 /// Whether every call about memory is the kernel's.
 static IS_STRICT: AtomicBool = AtomicBool::new(false);
 
-/// Whether counters are printed at the end.
-static HAS_STATS: AtomicBool = AtomicBool::new(false);
+/// The process that prints counters at its end, or 0. A child that shares the memory is another one.
+static STATS_OF: AtomicU64 = AtomicU64::new(0);
 
 /// Returns whether every call about memory is the kernel's.
 pub fn is_strict() -> bool {
     IS_STRICT.load(Ordering::Relaxed)
 }
 
-/// Notes that this is a child process: the counters are those of the program itself.
-pub fn is_child() {
-    HAS_STATS.store(false, Ordering::Relaxed);
-}
-
 /// Prints what was asked for, when the program exits.
 pub fn at_exit() {
-    if HAS_STATS.load(Ordering::Relaxed) {
+    let process = STATS_OF.load(Ordering::Relaxed);
+    if process != 0 && harmless!(nr::GETPID) == Ok(process) {
         pool::print_counters();
     }
 }
@@ -215,8 +211,9 @@ pub extern "C" fn boot(stack: *const u64) -> ! {
     if loaded.executable_stack {
         make_executable(stack as u64);
     }
-    name_arguments(start, &program);
+    let map = arguments_map(start, &program);
     let stack = make_stack(start, &program, named, &loaded);
+    describe(map, Start { stack: stack as *const u64 });
     if !is_strict() && spawn::dispatches() {
         pool::switch_on();
     }
@@ -264,7 +261,7 @@ fn find(start: Start, buffer: &mut [u8; PATH]) -> Program {
             }
             b"--pool" => IS_STRICT.store(false, Ordering::Relaxed),
             b"--strict" => IS_STRICT.store(true, Ordering::Relaxed),
-            b"--stats" => HAS_STATS.store(true, Ordering::Relaxed),
+            b"--stats" => STATS_OF.store(harmless!(nr::GETPID).unwrap_or(0), Ordering::Relaxed),
             b"--" => break,
             _ if word.starts_with(b"-") => sys::fail(USAGE, 125),
             _ => {
@@ -486,10 +483,12 @@ fn make_stack(start: Start, program: &Program, named: u64, loaded: &Loaded) -> u
     stack
 }
 
-/// Shows the program's arguments in `/proc/self/cmdline`, where the kernel allows it.
-fn name_arguments(start: Start, program: &Program) {
-    const PR_SET_MM: u64 = 35;
-    const PR_SET_MM_MAP: u64 = 14;
+/// The words of `struct prctl_mm_map`.
+type Map = [u64; 13];
+
+/// Returns where `/proc/self` should look for the program's arguments, or the runtime's if a script's
+/// interpreter was put in front: then the program's are not in one piece.
+fn arguments_map(start: Start, program: &Program) -> Map {
     let last = start.argument(start.arguments() - 1);
     let environment = |index: usize| start.word(start.environment() + index);
     let variables = start.auxiliary() - 1 - start.environment();
@@ -499,25 +498,38 @@ fn name_arguments(start: Start, program: &Program) {
         0 => (arguments_end, arguments_end),
         count => (environment(0), end(environment(count - 1))),
     };
-    if program.count > 0 {
-        return;
-    }
-    let Ok(heap) = harmless!(nr::BRK, 0) else { return };
-    let text_end = entry::address(&entry::runtime_text_end);
-    let map: [u64; 13] = [
-        pathreads::RUNTIME_BASE,
+    let first = start.argument(if program.count > 0 { 0 } else { program.first });
+    let (text_start, text_end) = (pathreads::RUNTIME_BASE, entry::address(&entry::runtime_text_end));
+    let stack = start.stack as u64;
+    [
+        text_start,
         text_end,
-        pathreads::RUNTIME_BASE,
+        text_start,
         text_end,
-        heap,
-        heap,
-        start.stack as u64,
-        start.argument(program.first),
+        0,
+        0,
+        stack,
+        first,
         arguments_end,
         first_variable,
         variables_end,
         0,
-        0xffff_ffff << 32,
-    ];
+        0,
+    ]
+}
+
+/// Shows the program's arguments and auxiliary vector in `/proc/self`, where the kernel allows it.
+fn describe(mut map: Map, new: Start) {
+    const PR_SET_MM: u64 = 35;
+    const PR_SET_MM_MAP: u64 = 14;
+    /// The file of `/proc/self/exe` stays.
+    const NO_FILE: u64 = 0xffff_ffff << 32;
+    const HEAP: usize = 4;
+    const AUXILIARY: usize = 11;
+    let Ok(heap) = harmless!(nr::BRK, 0) else { return };
+    map[HEAP..HEAP + 2].fill(heap);
+    let (first, end) = (new.auxiliary(), new.end());
+    map[AUXILIARY] = new.address(first);
+    map[AUXILIARY + 1] = ((end - first) as u64 * 8) | NO_FILE;
     let _ = harmless!(nr::PRCTL, PR_SET_MM, PR_SET_MM_MAP, map.as_ptr() as u64, size_of_val(&map) as u64, 0);
 }

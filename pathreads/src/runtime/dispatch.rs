@@ -11,7 +11,8 @@
 //! | `rt_sigaction` | handlers are shown the program's registers, and SIGSYS is the runtime's |
 //! | `rt_sigprocmask`, and calls that wait with a set of signals | SIGSYS must not be blocked: the kernel kills a thread whose call is dispatched then |
 //! | `readlink`, `readlinkat`, `open`, `openat` | `/proc/self/exe` is the runtime's file, and `/proc/self/maps` is to show what is mapped |
-//! | `prctl` | dispatching is the runtime's |
+//! | `seccomp` | a filter would meet the runtime's own calls |
+//! | `prctl` | dispatching is the runtime's, and a filter may come this way, too |
 
 use abi::Errno;
 use pathreads::slot::NUMBERS;
@@ -48,6 +49,7 @@ pub static OF_INTEREST: [u8; NUMBERS as usize] = {
         nr::IO_URING_SETUP,
         nr::MSEAL,
         nr::EXIT_GROUP,
+        nr::SECCOMP,
         nr::SIGACTION,
         nr::SIGPROCMASK,
         nr::CLONE,
@@ -89,6 +91,9 @@ pub enum Then {
 
 /// The option of `prctl` for dispatching.
 const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
+
+/// The option of `prctl` for a filter.
+const PR_SET_SECCOMP: u64 = 22;
 
 /// The option of `prctl` for naming a range.
 const PR_SET_VMA: u64 = 0x5356_4d41;
@@ -133,6 +138,8 @@ pub extern "C" fn handle(frame: &mut Frame) -> Then {
         nr::EXECVE | nr::EXECVEAT => return stack::with(frame, exec::prepare),
         nr::READLINK | nr::READLINKAT | nr::OPEN | nr::OPENAT => return stack::with(frame, look_at_path),
         nr::PRCTL if a == PR_SET_SYSCALL_USER_DISPATCH => return refuse(frame, Errno::EINVAL),
+        nr::SECCOMP => prepare_for_filter(),
+        nr::PRCTL if a == PR_SET_SECCOMP => prepare_for_filter(),
         nr::PRCTL if a == PR_SET_VMA => pool::settle(c, d),
         _ => {}
     }
@@ -143,6 +150,12 @@ pub extern "C" fn handle(frame: &mut Frame) -> Then {
 fn refuse(frame: &mut Frame, error: Errno) -> Then {
     frame.rax = error.to_result();
     Then::Return
+}
+
+/// Makes the calls now that a filter of the program may forbid later, and none of them from then on.
+fn prepare_for_filter() {
+    pool::switch_off();
+    patch::end();
 }
 
 /// Makes the call have a copy of a set of signals without SIGSYS. The argument `index` is the set's
@@ -180,8 +193,11 @@ fn map(frame: &mut Frame) -> Then {
         frame.rax = block;
         return Then::Return;
     }
-    if flags & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) != 0 {
-        settle(address, length);
+    match flags & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) {
+        0 if address == 0 => {}
+        // Linux maps there if it is free.
+        0 => pool::settle_blocks(address, length),
+        _ => settle(address, length),
     }
     let is_code = protection & sys::PROT_EXEC != 0
         && flags & (sys::MAP_PRIVATE | sys::MAP_ANONYMOUS) == sys::MAP_PRIVATE;
@@ -205,7 +221,7 @@ fn is_for_pool(address: u64, protection: u64, flags: u64, offset: u64) -> bool {
     address == 0
         && protection == sys::PROT_READ | sys::PROT_WRITE
         && flags & !MAP_STACK == plain
-        && offset.is_multiple_of(pathreads::PAGE)
+        && offset == 0
 }
 
 /// Gives memory back to the pool, or has the kernel unmap it. A thread may unmap its own stack. That
@@ -214,7 +230,7 @@ fn unmap(frame: &mut Frame) -> Then {
     let [address, length, ..] = frame.arguments();
     if frame.rsp.wrapping_sub(address) <= length {
         settle(address, length);
-        return Then::Pass;
+        return if frame.pass != 0 { Then::Pass } else { leave_stack(frame) };
     }
     match pool::unmap(address, length) {
         pool::Unmapped::Done => {
@@ -228,10 +244,20 @@ fn unmap(frame: &mut Frame) -> Then {
     }
 }
 
+/// Has the program make a dispatched call again that unmaps its own stack. Without a stack the kernel can
+/// dispatch no call, so this thread's are not dispatched any more. All that it can do is to exit.
+fn leave_stack(frame: &mut Frame) -> Then {
+    const CALL: u64 = 2;
+    spawn::stop_dispatching();
+    frame.rip -= CALL;
+    Then::Return
+}
+
 /// Makes what `mremap` moves, and the place that it goes to, the kernel's.
 fn settle_for_move([from, length, new_length, flags, to, _]: [u64; 6]) {
     const MREMAP_FIXED: u64 = 2;
-    settle(from, length.max(new_length));
+    settle(from, length);
+    pool::settle_blocks(from, new_length);
     if flags & MREMAP_FIXED != 0 {
         settle(to, new_length);
     }

@@ -248,8 +248,9 @@ global_asm!(
     "2: lea rax, [trap_int80]",
     "jmp 1b",
     // rt_sigreturn restores all registers from the frame at the program's rsp. This handler's own frame
-    // is dropped.
+    // is dropped. The handler may have changed the set of signals in its frame, and must not block SIGSYS.
     "3: mov rsp, [rdx + 160]",
+    "and dword ptr [rsp + 296], {all_but_sigsys}",
     "restorer:",
     "mov eax, 15",
     "syscall",
@@ -352,6 +353,7 @@ global_asm!(
     patience = const crate::patch::DISPATCHED_FIRST,
     table = sym OF_INTEREST,
     reserved = const RESERVED,
+    all_but_sigsys = const !(crate::sys::SIGSYS_BIT as u32) as i32,
     frame = const FRAME,
     handle = sym crate::dispatch::handle,
     foreign_sigsys = sym crate::sigaction::foreign_sigsys,

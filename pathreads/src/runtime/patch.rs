@@ -86,6 +86,9 @@ pub static DISPATCHED: AtomicU32 = AtomicU32::new(0);
 /// Whether the process may have several threads.
 static HAS_THREADS: AtomicBool = AtomicBool::new(false);
 
+/// Whether no more code is rewritten, because a filter may forbid the calls that this takes.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+
 /// The most mappings that wait. Others are rewritten at once.
 const MOST_WAITING: usize = 48;
 
@@ -121,6 +124,9 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Takes on a mapping of code: it is rewritten later, or now.
 pub fn add(mapping: Mapping) {
+    if IS_OVER.load(Ordering::Relaxed) {
+        return;
+    }
     if HAS_THREADS.load(Ordering::Relaxed) || !spawn::dispatches() || !wait(mapping) {
         rewrite(mapping);
     }
@@ -154,6 +160,12 @@ pub fn rewrite_if_due() {
 pub fn begin_threads() {
     // First, so that code which a handler maps meanwhile does not wait.
     HAS_THREADS.store(true, Ordering::Relaxed);
+    rewrite_waiting();
+}
+
+/// Rewrites the code that waits. Code that is mapped later keeps its calls.
+pub fn end() {
+    IS_OVER.store(true, Ordering::Relaxed);
     rewrite_waiting();
 }
 

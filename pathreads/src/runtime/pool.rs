@@ -87,13 +87,14 @@ pub fn switch_off() {
     if !IS_ON.swap(false, Ordering::Relaxed) {
         return;
     }
-    (0..CPUS).for_each(|cpu| revoke_all(cpu, true));
     let base = BASE.load(Ordering::Relaxed);
     if base > 1 {
-        let used = u64::from(COUNT.load(Ordering::Relaxed)) * STRIDE;
-        // SAFETY: there are no chunks behind these, and a thread that begins one now finds no memory.
+        // A thread that begins a chunk now finds that there are no more.
+        let used = u64::from(COUNT.swap(CHUNKS as u32, Ordering::Relaxed)) * STRIDE;
+        // SAFETY: there are no chunks behind these.
         unsafe { sys::munmap(base + used, CHUNKS as u64 * STRIDE - used) };
     }
+    (0..CPUS).for_each(|cpu| revoke_all(cpu, true));
 }
 
 /// Returns whether the program's memory is limited. Then every mapping has to be counted by the kernel.
@@ -372,9 +373,19 @@ fn withdraw(at: u64, length: u64) -> sys::Result {
     unsafe { sys::mmap(at, length, 0, flags, NO_FILE, 0) }
 }
 
+/// Makes all mappings in a range the kernel's. If addresses for chunks to come are in it, none will come.
+pub fn settle(at: u64, length: u64) {
+    let base = BASE.load(Ordering::Relaxed);
+    let used = base + u64::from(COUNT.load(Ordering::Relaxed)) * STRIDE;
+    if base > 1 && at < base + CHUNKS as u64 * STRIDE && used < page_end(at.saturating_add(length)) {
+        switch_off();
+    }
+    settle_blocks(at, length);
+}
+
 /// Makes all blocks in a range the kernel's: those that the program has stay mapped, and those that it
 /// has not, are unmapped.
-pub fn settle(at: u64, length: u64) {
+pub fn settle_blocks(at: u64, length: u64) {
     let base = BASE.load(Ordering::Relaxed);
     let end = base + u64::from(COUNT.load(Ordering::Relaxed)) * STRIDE;
     let (from, to) = (page_start(at).max(base), page_end(at.saturating_add(length)).min(end));
@@ -434,7 +445,7 @@ pub fn print_counters() {
         b"pathreads: ",
         decimal(sum(|cpu| &cpu.hits), a),
         b" mappings from the pool, ",
-        decimal(COUNT.load(Ordering::Relaxed).into(), b),
+        decimal(CHUNK.iter().filter(|chunk| chunk.pages() > 0).count() as u64, b),
         b" chunks of 2 MiB, ",
         decimal(sum(|cpu| &cpu.revocations), c),
         b" revocations; ",

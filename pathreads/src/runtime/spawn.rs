@@ -19,7 +19,7 @@ use pathreads::slot::RESERVED;
 use crate::dispatch::Then;
 use crate::entry::{self, FRAME, Frame};
 use crate::sys::{self, nr};
-use crate::{boot, patch, pool, sigaction, stack, user};
+use crate::{patch, pool, sigaction, stack, user};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
@@ -55,6 +55,12 @@ pub fn dispatch_calls() {
         DISPATCHES.store(false, Ordering::Relaxed);
         pool::switch_off();
     }
+}
+
+/// Has the kernel dispatch no more calls of this thread.
+pub fn stop_dispatching() {
+    const OFF: u64 = 0;
+    let _ = sys::harmless!(nr::PRCTL, PR_SET_SYSCALL_USER_DISPATCH, OFF, 0, 0, 0);
 }
 
 /// Returns whether the kernel dispatches calls.
@@ -193,7 +199,6 @@ fn share(frame: &mut Frame, clone: &Clone) -> u64 {
 pub extern "C" fn in_child(frame: &mut Frame) {
     let flags = frame.scratch[0];
     if flags & CLONE_VM == 0 {
-        boot::is_child();
         patch::begin_process();
         stack::give_back_all();
         // The copy of a lock that was held over the call.

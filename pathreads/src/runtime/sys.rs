@@ -53,6 +53,7 @@ pub mod nr {
     pub const VMSPLICE: u64 = 278;
     pub const EPOLL_PWAIT: u64 = 281;
     pub const PRLIMIT64: u64 = 302;
+    pub const SECCOMP: u64 = 317;
     pub const GETRANDOM: u64 = 318;
     pub const EXECVEAT: u64 = 322;
     pub const USERFAULTFD: u64 = 323;
