@@ -23,16 +23,19 @@ use core::ops::Range;
 use percore::Pinned;
 use refcache::Domain;
 
-use crate::entry::{Run, Tally, words};
-use crate::fold::{HOLD, expand};
+use crate::allocate::OutOfMemory;
+use crate::entry::{Run, Tally};
+use crate::fold::{HOLD, expand, plant_empty};
+use crate::here::Here;
 use crate::iter::RangeGuard;
-use crate::lock::Here;
-use crate::memory::Memory;
-use crate::node::{Found, Gone, NodeRef, Part, Step, slot_keys};
+use crate::levels::{KEY_END, slot_keys};
+use crate::lock::{Acquired, acquire, unlock_below};
+use crate::map::RadixMap;
+use crate::node::{NodeRef, Step};
+use crate::parts::{Found, Part};
 use crate::section::Locked;
 use crate::slot::Word;
-use crate::subtree::{Acquired, acquire, unlock_below};
-use crate::{KEY_END, OutOfMemory, RadixMap, Value};
+use crate::value::{Value, words};
 
 impl<V: Value> RangeGuard<'_, V> {
     /// Gives `twin`, which has none of the guard's keys, the value that `copy` returns for each slot that has
@@ -94,9 +97,55 @@ impl Hold {
     fn next<'p, V: Value>(&self, from: &Tally<'_, 'p>, keys: Range<u64>) -> Result<Option<Found<'p>>, Gone> {
         match self {
             Self::All => Ok(from.node.used_part(from.here, keys, V::joins)),
-            Self::Shown => from.node.lock_used_part(from.here, keys, V::joins),
+            Self::Shown => lock_used_part(from.here, from.node, keys, V::joins),
         }
     }
+}
+
+/// The child of a slot, if it has one.
+type Child<'p> = Option<NodeRef<'p>>;
+
+/// The node was folded.
+struct Gone;
+
+/// Returns the first used slots of `keys`, a range inside `node`, for a core that holds none. If they have no
+/// child they are locked now. Waits for a holder. Fails if the node was folded.
+#[inline(always)]
+fn lock_used_part<'p>(
+    here: &Here<'p>,
+    node: NodeRef<'p>,
+    keys: Range<u64>,
+    joins: impl Fn(u64) -> bool,
+) -> Result<Option<Found<'p>>, Gone> {
+    let slots = node.indices(&keys);
+    let Some((first, child)) = lock_first_used(here, node, &keys, slots.clone())? else { return Ok(None) };
+    let run = match child {
+        None if node.level() == 0 || first.len() > 1 => node.lock_alike(first, slots.end, joins),
+        _ => first,
+    };
+    Ok(Some(Found { part: node.run(run, &keys), child }))
+}
+
+/// Returns the first of `slots`, those of `keys`, that has a child, or had a value and is the caller's now,
+/// with its section if that is folded.
+fn lock_first_used<'p>(
+    here: &Here<'p>,
+    node: NodeRef<'p>,
+    keys: &Range<u64>,
+    mut slots: Range<usize>,
+) -> Result<Option<(Range<usize>, Child<'p>)>, Gone> {
+    while let Some(at) = node.first_used(slots.clone()) {
+        if let Some(end) = node.slots().try_lock_value(at, slots.end) {
+            return Ok(Some((at..end, None)));
+        }
+        match acquire(here, node, node.part_at(at, keys).keys.start, Word::is_used) {
+            Acquired::Child(child) => return Ok(Some((at..at + 1, Some(child)))),
+            Acquired::Locked(_) => return Ok(Some((at..at + 1, None))),
+            Acquired::Unwanted => slots.start = at + 1,
+            Acquired::Gone => return Err(Gone),
+        }
+    }
+    Ok(None)
 }
 
 /// The reason why a copy ends.
@@ -252,12 +301,8 @@ fn child_of<'a, 'p>(into: &mut Tally<'a, 'p>, key: u64) -> Result<Tally<'a, 'p>,
 /// Makes a new node in the slot of `twin`, which is a slot of the node of `into`.
 fn make_child<'p>(into: &mut Tally<'_, 'p>, twin: &Part<'p>) -> Result<NodeRef<'p>, OutOfMemory> {
     let lock = take(into.here, twin);
-    let memory = Memory::allocate_empty()?;
-    // SAFETY: fresh memory, which is freed by `collapse`.
-    let node: NodeRef<'_> = unsafe { memory.init(HOLD, twin) };
-    node.counters().created(into.here.pin);
+    let node = plant_empty(into.here, twin)?;
     mem::forget(lock);
-    node.publish(twin.slot);
     into.used += 1;
     Ok(node)
 }

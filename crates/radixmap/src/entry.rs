@@ -9,12 +9,13 @@ use core::marker::PhantomData;
 use core::mem;
 use core::ops::Range;
 
-use crate::expand::Mode;
+use crate::expand::{Always, Expand, ExpandUsed, Mode};
+use crate::here::Here;
 use crate::leaf::Leaf;
-use crate::lock::Here;
-use crate::node::{NodeRef, Part};
-use crate::slot::{Slot, TAGS, Word};
-use crate::{Always, Expand, ExpandUsed, Value};
+use crate::node::NodeRef;
+use crate::parts::Part;
+use crate::slot::{Slot, Word};
+use crate::value::{Value, words};
 
 /// One held slot, of a range that was locked as `E` says.
 pub struct Entry<'a, V, E = Always> {
@@ -214,14 +215,6 @@ impl<V: Value, E: ExpandUsed> Run<'_, V, E> {
     fn len(&self) -> i64 {
         self.part.len() as i64
     }
-}
-
-/// Returns the words of a value, after checking that they have no bits of the map.
-#[inline(always)]
-pub(crate) fn words<V: Value>(value: V) -> (u64, u64) {
-    let (main, second) = value.to_words();
-    assert!(main & TAGS == 0 && second & 1 == 0, "a value has bits that belong to the map");
-    (main, second)
 }
 
 /// Sums up the changes of a node's count and reports them to Refcache once, even when a visitor panics.

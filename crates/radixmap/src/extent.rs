@@ -5,10 +5,11 @@ use core::ops::Range;
 use percore::Pinned;
 use refcache::Domain;
 
-use crate::lock::Here;
-use crate::node::{FANOUT, NodeRef, Step};
-use crate::subtree::descend;
-use crate::{KEY_END, RadixMap, Value};
+use crate::here::Here;
+use crate::levels::{FANOUT, KEY_END};
+use crate::map::RadixMap;
+use crate::node::{NodeRef, Step};
+use crate::value::Value;
 
 /// The cost of a node in addition to its used slots, in slots: to enter it, and to lock and unlock its empty
 /// slots.
@@ -29,7 +30,7 @@ impl<V: Value, R: Domain> RadixMap<V, R> {
     pub fn extent(&self, pin: &Pinned, keys: Range<u64>, slots: u64) -> u64 {
         assert!(keys.start < keys.end && keys.end <= KEY_END, "not a range of keys");
         let (here, end) = (self.here(pin), keys.end);
-        let node = descend(&here, self.root(), &keys);
+        let node = self.root().descend(&here, &keys);
         // A part may be longer than `slots` by a leaf, because a leaf is not split. So two leaves are taken
         // as one part. A range below a higher node is rarely so short, and the check would read more nodes.
         if slots >= LEAF && node.level() <= 1 && fits(node, &keys, slots.max(TWO_LEAVES)) {

@@ -1,5 +1,5 @@
-//! Changes of the tree's shape: a folded slot expands into a child, a child folds back, an empty one
-//! collapses.
+//! The life of nodes, and so the tree's shape: a folded slot expands into a child, a child folds back, an
+//! empty one collapses.
 //!
 //! ```text
 //!            expand: the slot is held                       collapse: no slot was used for an epoch
@@ -39,16 +39,62 @@ use core::ptr::NonNull;
 use percore::Pinned;
 use refcache::{Header, Refcache};
 
-use crate::OutOfMemory;
-use crate::lock::{Here, PartOf, are_alike};
-use crate::memory::{Hangs, Memory, Node};
-use crate::node::{FANOUT, NodeRef, Part, TOP};
+use crate::allocate::OutOfMemory;
+use crate::here::Here;
+use crate::levels::{FANOUT, TOP};
+use crate::memory::{Above, Hangs, Memory, Node};
+use crate::node::NodeRef;
+use crate::parts::Part;
 use crate::slot::Word;
 use crate::stats::NodeCounters;
+use crate::value::{PartOf, are_alike};
 
 /// The count with which every node starts. `settle` subtracts the unused slots, so a node whose slots stay
 /// empty falls to zero like any other, and only then does Refcache review it.
 pub(crate) const HOLD: i64 = FANOUT as i64;
+
+/// The root of a map. The map holds it with one count, and every core with a reference to the map may read
+/// it.
+#[derive(Debug)]
+pub(crate) struct Root {
+    memory: Memory,
+    discarded: bool,
+}
+
+// SAFETY: nodes consist of atomics, of fields that never change, and of a Refcache header, which is `Send`
+// and `Sync`.
+unsafe impl Send for Root {}
+// SAFETY: as above.
+unsafe impl Sync for Root {}
+
+impl Root {
+    /// Makes an empty root, which owns a reference of `counters`.
+    pub fn new(pin: &Pinned, counters: Arc<NodeCounters>) -> Result<Self, OutOfMemory> {
+        let memory = Memory::allocate_empty()?;
+        counters.created(pin);
+        // SAFETY: an Arc's pointer is never null.
+        let counters = unsafe { NonNull::new_unchecked(Arc::into_raw(counters).cast_mut()) };
+        // SAFETY: fresh memory, which `collapse` frees after `discard`.
+        unsafe { memory.init(Header::new(1, None, collapse), Above::root(counters), TOP) };
+        Ok(Self { memory, discarded: false })
+    }
+
+    #[inline(always)]
+    pub fn node(&self) -> NodeRef<'_> {
+        // SAFETY: the map's count keeps the root until `discard`, which needs the root exclusively.
+        unsafe { NodeRef::of(self.memory, TOP) }
+    }
+
+    pub fn is_discarded(&self) -> bool {
+        self.discarded
+    }
+
+    /// Drops the map's count. `self` must not be used any more.
+    pub fn discard(&mut self, here: &Here<'_>) {
+        self.discarded = true;
+        self.node().count(here, -1);
+    }
+}
 
 /// Replaces `part.slot`, which the caller holds and which had `word`, by a child (and, along the ends of
 /// `part.keys`, by grandchildren), so that the caller holds exactly `part.keys` and nothing else of the slot.
@@ -93,6 +139,18 @@ pub(crate) fn fold<'p>(
     Ok(())
 }
 
+/// Makes an empty child in the slot of `part`, which is empty and which the caller holds. That unlocks the
+/// slot. The caller counts the child in the parent, and subtracts the child's `HOLD` when it has told of the
+/// slots that it used there.
+pub(crate) fn plant_empty<'p>(here: &Here<'p>, part: &Part<'p>) -> Result<NodeRef<'p>, OutOfMemory> {
+    let memory = Memory::allocate_empty()?;
+    // SAFETY: fresh memory, which is freed by `collapse`.
+    let node = unsafe { init(memory, part) };
+    node.counters().created(here.pin);
+    node.publish(part.slot);
+    Ok(node)
+}
+
 /// The word for the slots of new nodes: that of the expanded slot, or in a leaf the keys' parts of it.
 struct Seed {
     word: Word,
@@ -111,6 +169,20 @@ impl Seed {
                 Memory::allocate(|index| self.word.with_main((self.part)(main, self.second, index as u64)))
             }
         }
+    }
+}
+
+/// Initialises a node for the slot of `part`, which counts `HOLD` used slots.
+///
+/// # Safety
+/// The memory is fresh, and the caller frees it after the last use of the node.
+unsafe fn init<'p>(memory: Memory, part: &Part<'_>) -> NodeRef<'p> {
+    let (parent, level) = (part.node, part.node.level() - 1);
+    let header = Header::new(HOLD, Some(NonNull::from(part.slot.weak())), collapse);
+    // SAFETY: the caller's promise.
+    unsafe {
+        memory.init(header, Above::node(parent.memory()), level);
+        NodeRef::of(memory, level)
     }
 }
 
@@ -145,10 +217,9 @@ impl<'p> Fresh<'p> {
 
     /// Makes one node for `grow`.
     fn plant(&mut self, part: &Part<'p>, seed: &Seed) -> Result<NodeRef<'p>, OutOfMemory> {
-        let level = part.node.level() - 1;
-        let memory = seed.allocate(level)?;
+        let memory = seed.allocate(part.node.level() - 1)?;
         // SAFETY: fresh memory. It is freed by `Drop` before publication or by `collapse` long after.
-        let node = unsafe { memory.init(HOLD, part) };
+        let node = unsafe { init(memory, part) };
         node.hold_slots(&part.keys);
         let used = if seed.word.is_used() { HOLD } else { 0 };
         if seed.word.is_used() {
@@ -187,8 +258,8 @@ impl Drop for Fresh<'_> {
 /// has just become empty, by the same compare-and-swap that made sure that no core had entered meanwhile.
 ///
 /// # Safety
-/// Called by Refcache only, once, for a node made by `Memory::init`.
-pub(crate) unsafe fn collapse(refcache: &Refcache, pin: &Pinned, header: NonNull<Header>) {
+/// Called by Refcache only, once, for a node that has this function in its header.
+unsafe fn collapse(refcache: &Refcache, pin: &Pinned, header: NonNull<Header>) {
     let node = header.cast::<Node>();
     // SAFETY: the header is the node's first field, and the node is initialised and ours alone now. Its
     // parent, one of whose used slots it was until just now, waits for this decrement, and so does everything

@@ -4,13 +4,17 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{ControlFlow, Range};
 
-use crate::entry::{Entry, Run, Tally, words};
+use crate::allocate::OutOfMemory;
+use crate::entry::{Entry, Run, Tally};
+use crate::expand::{Always, Expand, Never};
+use crate::here::Here;
 use crate::leaf::{self, Leaf};
-use crate::lock::{Held, Here};
-use crate::node::{NodeRef, Part, Step, leaf_indices};
+use crate::levels::leaf_indices;
+use crate::lock::Held;
+use crate::node::{NodeRef, Step};
+use crate::parts::Part;
 use crate::slot::Word;
-use crate::subtree::descend;
-use crate::{Always, Expand, Never, OutOfMemory, Value};
+use crate::value::{Value, words};
 
 /// A locked range of a map. Dropping it unlocks.
 ///
@@ -138,7 +142,7 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
         f: impl FnMut(&mut Run<'_, V, Never>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         self.check(&keys);
-        self.visit_used(descend(&self.held.here, self.held.node(), &keys), keys, f)
+        self.visit_used(self.held.node().descend(&self.held.here, &keys), keys, f)
     }
 
     #[inline]
@@ -255,7 +259,7 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
     pub fn with_leaf_of<R>(&mut self, block: Range<u64>, visit: impl FnOnce(Leaf<'_>) -> R) -> Option<R> {
         self.check(&block);
         assert!(leaf::is_whole(&block) && leaf_indices(&block).start == 0, "not a block: {block:?}");
-        let node = descend(&self.held.here, self.held.node(), &block);
+        let node = self.held.node().descend(&self.held.here, &block);
         (node.level() == 0).then(|| visit(Leaf { node, here: &self.held.here }))
     }
 

@@ -13,10 +13,11 @@ use core::fmt;
 use core::ops::Range;
 
 use percore::MAX_CORES;
-use sync::atomic::AtomicU64;
+use sync::atomic::{AtomicU64, Ordering};
 
-use crate::lock::Here;
-use crate::node::{FANOUT, NodeRef};
+use crate::here::Here;
+use crate::levels::FANOUT;
+use crate::node::NodeRef;
 
 /// Words that a leaf keeps for the map's user, 0 at first.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +47,7 @@ impl<'a> Leaf<'a> {
     /// Returns the words of the map's user.
     #[inline(always)]
     pub fn annex(&self) -> Annex<'a> {
-        self.node.annex()
+        Annex { words: self.node.words(), cores: &self.node.links().bits }
     }
 
     /// Returns the address of the frame of main words.
@@ -57,7 +58,10 @@ impl<'a> Leaf<'a> {
 
     /// Adds a hold. The leaf stays, used or not, until all holds are released.
     pub fn hold(&self) {
-        self.node.hold(self.here);
+        self.node.count(self.here, 1);
+        // Relaxed: an epoch ends on a core after it began on all of them. So a core that releases a hold
+        // found here does that in no earlier epoch, and Refcache depends on the order of epochs only.
+        self.node.links().holds.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Releases this many holds.
@@ -65,7 +69,11 @@ impl<'a> Leaf<'a> {
     /// # Panics
     /// Panics if there are fewer.
     pub fn release(&self, holds: usize) {
-        self.node.release(self.here, holds);
+        let less = |held: u64| held.checked_sub(holds as u64);
+        // Relaxed: see `hold`.
+        let left = self.node.links().holds.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        assert!(left.is_ok(), "a leaf was held less often than it was released");
+        self.node.count(self.here, -(holds as i64));
     }
 }
 

@@ -45,62 +45,20 @@
 //! last one. Publishing a child is Release and reading a word on the way down is Acquire: a core that enters
 //! a child sees its slots. Writes under a lock are Relaxed.
 
+use core::mem;
 use core::ops::{ControlFlow, Range};
 
-use percore::Pinned;
-use refcache::{Loan, Refcache};
-
+use crate::allocate::OutOfMemory;
 use crate::expand::Mode;
+use crate::fold;
+use crate::here::Here;
+use crate::levels::{BLOCK, leaf_indices, slot_index};
 use crate::node::{NodeRef, Step};
-use crate::overlap::{MapId, Record};
+use crate::overlap::Record;
+use crate::parts::Part;
+use crate::section::folds_at;
 use crate::slot::Word;
-use crate::subtree::{
-    Acquired, Refusal, acquire, descend, lock_below, split_below, unlock_below, walk_above,
-};
-use crate::{BLOCK, OutOfMemory, Peek, fold};
-
-/// The right to use nodes: a pinned core that has a loan of its Refcache domain.
-#[derive(Debug)]
-pub(crate) struct Here<'p> {
-    pub refcache: &'p Refcache,
-    pub pin: &'p Pinned,
-    /// Computes the value of a key of a folded block. Only the map knows the values.
-    pub part: PartOf,
-    map: MapId,
-    _loan: Loan<'p>,
-}
-
-/// A function that computes the main word of a key of a folded block. Its arguments are the block's main
-/// word, the block's second word, and the key, counted from the block's first.
-pub(crate) type PartOf = fn(u64, u64, u64) -> u64;
-
-/// Returns whether all keys of a folded block that has these words have the same value.
-pub(crate) fn are_alike(part: PartOf, main: u64, second: u64) -> bool {
-    part(main, second, 1) == main
-}
-
-impl<'p> Here<'p> {
-    #[inline(always)]
-    pub fn new(refcache: &'p Refcache, pin: &'p Pinned, part: PartOf, map: MapId) -> Self {
-        Self { refcache, pin, part, map, _loan: refcache.loan(pin) }
-    }
-
-    /// Waits one turn for the holder of the slot of `key` in `node`.
-    ///
-    /// # Panics
-    /// Panics in debug builds, if the holder is this core.
-    #[inline(always)]
-    pub fn wait(&self, node: NodeRef<'_>, key: u64) {
-        self.map.assert_not_held(self.pin, || node.span(key));
-        percore::relax();
-    }
-
-    /// Records that this core holds `keys`.
-    #[inline(always)]
-    pub fn record(&self, keys: &Range<u64>) -> Record {
-        Record::new(self.pin, self.map, keys)
-    }
-}
+use crate::value::are_alike;
 
 /// A locked range.
 #[derive(Debug)]
@@ -122,7 +80,7 @@ impl<'p> Held<'p> {
         mode: Mode,
     ) -> Result<Self, OutOfMemory> {
         loop {
-            let node = descend(&here, root, &keys);
+            let node = root.descend(&here, &keys);
             match lock_below(&here, node, keys.clone(), mode) {
                 Ok(()) => return Ok(Self::new(here, node, keys)),
                 Err(Refusal::NoMemory) => return Err(OutOfMemory),
@@ -203,7 +161,7 @@ impl<'p> Held<'p> {
 
     fn split_off(&self, key: u64) -> Result<NodeRef<'p>, OutOfMemory> {
         self.split(key..key + 1)?;
-        Ok(descend(&self.here, self.node, &(key..key + 1)))
+        Ok(self.node.descend(&self.here, &(key..key + 1)))
     }
 
     /// Gives the keys of `block`, which are held, one value as one slot, and removes the leaf.
@@ -212,7 +170,7 @@ impl<'p> Held<'p> {
     /// Panics if they are not those of a leaf.
     pub fn fold(&mut self, block: Range<u64>, main: u64, second: u64) -> Result<(), OutOfMemory> {
         assert!(block.start & (BLOCK - 1) == 0 && block.end - block.start == BLOCK, "not a block: {block:?}");
-        let leaf = descend(&self.here, self.node, &block);
+        let leaf = self.node.descend(&self.here, &block);
         assert!(leaf.level() == 0, "the block {block:?} has no leaf");
         let parent = leaf.parent().expect("a leaf has a parent");
         fold::fold(&self.here, leaf, &parent.part(block), main, second)?;
@@ -262,50 +220,226 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Returns the address of the frame of the leaf that covers `key`, and the slot's word in it, as a machine
-/// would read it at this moment.
-pub(crate) fn leaf_word<'p>(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Option<(usize, u64)> {
-    let mut node = root;
-    while node.level() > 0 {
-        match node.step(&here, node.slot(key)) {
-            Step::Child(child) => node = child,
-            Step::Slot(_) => return None,
-        }
-    }
-    Some((node.address(), node.slot(key).walk()))
+/// The reason why a range below a node was not locked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    NoMemory,
+    /// The node was folded, and the caller goes by the slot that led to it.
+    Gone,
 }
 
-/// Returns the slot that covers `key`, as it is at this moment.
-pub(crate) fn peek<'p>(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Peek {
-    let mut node = root;
+impl From<OutOfMemory> for Refusal {
+    fn from(_: OutOfMemory) -> Self {
+        Self::NoMemory
+    }
+}
+
+/// Locks `keys`, which are below `node`. On failure locks none of them.
+#[inline(always)]
+fn lock_below<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, mode: Mode) -> Result<(), Refusal> {
+    if node.level() > 0 {
+        return lock_above(here, node, keys, mode);
+    }
+    let slots = leaf_indices(&keys);
+    let taken = node.slots().try_lock_in_leaf(slots.clone());
+    if taken == slots.end { Ok(()) } else { lock_rest(here, node, slots, keys.start, taken) }
+}
+
+/// Locks the rest of a leaf's `slots`, which begin at key `start`. Those below slot `taken` are held, and
+/// another core may hold that slot.
+#[cold]
+fn lock_rest<'p>(
+    here: &Here<'p>,
+    node: NodeRef<'p>,
+    slots: Range<usize>,
+    start: u64,
+    mut taken: usize,
+) -> Result<(), Refusal> {
+    while taken < slots.end {
+        let word = node.slots().seen(taken);
+        if word.is_gone() {
+            // Only the first slot can be gone, because a held slot keeps the leaf.
+            return Err(Refusal::Gone);
+        }
+        match word.is_locked() {
+            true => Taken { here, node, keys: start..start + (taken - slots.start) as u64 }.wait_for_next(),
+            false => taken = node.slots().try_lock_leaf_run(taken..slots.end),
+        }
+    }
+    Ok(())
+}
+
+/// Locks a range as `lock_below` does, above the leaves.
+fn lock_above<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, mode: Mode) -> Result<(), Refusal> {
+    let mut taken = Taken { here, node, keys: keys.start..keys.start };
+    let (Range { start: mut at, end }, whole) = (node.indices(&keys), node.whole_indices(&keys));
+    while at < end {
+        if whole.contains(&at) {
+            at = node.slots().try_lock_run(at..whole.end);
+        }
+        if at < end {
+            let part = node.part_at(at, &keys);
+            taken.keys.end = part.keys.start;
+            lock_part(here, &part, mode)?;
+            at += 1;
+        }
+    }
+    mem::forget(taken);
+    Ok(())
+}
+
+/// Locks the part of a range on one slot. If the child is gone by the time it is entered, the slot has
+/// another word.
+fn lock_part<'p>(here: &Here<'p>, part: &Part<'p>, mode: Mode) -> Result<(), Refusal> {
     loop {
-        match node.step(&here, node.slot(key)) {
-            Step::Child(child) => node = child,
-            Step::Slot(word) => {
-                return Peek { span: node.span(key), used: word.is_used() };
+        return match acquire(here, part.node, part.keys.start, |_| true) {
+            Acquired::Child(child) => match lock_below(here, child, part.keys.clone(), mode) {
+                Err(Refusal::Gone) => continue,
+                locked => locked,
+            },
+            Acquired::Locked(word) => {
+                let taken = Taken { here, node: part.node, keys: part.keys.clone() };
+                if !part.whole && !mode.leaves(here, part, word) {
+                    fold::expand(here, part, word)?;
+                }
+                mem::forget(taken);
+                Ok(())
             }
-        }
-    }
-}
-
-/// Returns the keys of the first slot with a value that `keys` touches, each slot as it is when the walk
-/// comes by.
-pub(crate) fn first_used<'p>(here: Here<'p>, root: NodeRef<'p>, keys: Range<u64>) -> Option<Range<u64>> {
-    first_used_below(&here, descend(&here, root, &keys), keys)
-}
-
-#[inline]
-fn first_used_below<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) -> Option<Range<u64>> {
-    let mut left = keys;
-    while let Some(part) = node.first_used_part(left.clone()) {
-        left.start = part.keys.end;
-        let used = match node.step(here, part.slot) {
-            Step::Child(child) => first_used_below(here, child, part.keys),
-            Step::Slot(word) => word.is_used().then(|| node.span(part.keys.start)),
+            Acquired::Gone => Err(Refusal::Gone),
+            Acquired::Unwanted => Ok(()),
         };
-        if used.is_some() {
-            return used;
+    }
+}
+
+/// Slots that a locker has taken so far. If it fails, or foreign code panics, they are unlocked.
+struct Taken<'a, 'p> {
+    here: &'a Here<'p>,
+    node: NodeRef<'p>,
+    keys: Range<u64>,
+}
+
+impl Taken<'_, '_> {
+    /// Waits one turn for the slot behind them.
+    #[cold]
+    fn wait_for_next(self) {
+        self.here.wait(|| self.node.span(self.keys.end));
+        mem::forget(self);
+    }
+}
+
+impl Drop for Taken<'_, '_> {
+    fn drop(&mut self) {
+        if !self.keys.is_empty() {
+            unlock_below(self.here, self.node, self.keys.clone());
         }
     }
-    None
+}
+
+/// Splits as `Held::split` does. `within` are the held keys.
+fn split_below<'p>(
+    here: &Here<'p>,
+    node: NodeRef<'p>,
+    keys: Range<u64>,
+    within: &Range<u64>,
+) -> Result<(), OutOfMemory> {
+    for part in node.held_parts(keys) {
+        let child = match node.step(here, part.slot) {
+            Step::Child(child) => child,
+            Step::Slot(_) if part.whole => continue,
+            Step::Slot(word) => fold::expand(here, &node.common(&part, within), word)?,
+        };
+        if child.level() > 0 {
+            split_below(here, child, part.keys, within)?;
+        }
+    }
+    Ok(())
+}
+
+/// Unlocks `keys`, which are below `node` and held.
+#[inline(always)]
+pub(crate) fn unlock_below<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) {
+    match node.level() {
+        0 => node.slots().unlock(leaf_indices(&keys)),
+        _ => unlock_above(here, node, keys),
+    }
+}
+
+/// Unlocks a range as `unlock_below` does, above the leaves.
+fn unlock_above<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) {
+    let Range { start: mut at, end } = node.indices(&keys);
+    loop {
+        at = node.slots().unlock_run(at..end, folds_at(node.level()));
+        if at == end {
+            return;
+        }
+        let part = node.part_at(at, &keys);
+        if let Step::Child(child) = node.step(here, part.slot) {
+            unlock_below(here, child, part.keys);
+        }
+        at += 1;
+    }
+}
+
+/// Walks a range as `Held::walk` does, above the leaves.
+fn walk_above<'p, B>(
+    here: &Here<'p>,
+    node: NodeRef<'p>,
+    keys: Range<u64>,
+    visit: &mut impl FnMut(NodeRef<'p>, Range<u64>) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    for part in node.steps(keys) {
+        match node.step(here, part.slot) {
+            Step::Slot(_) => visit(node, part.keys)?,
+            Step::Child(child) if child.level() == 0 => visit(child, part.keys)?,
+            Step::Child(child) => walk_above(here, child, part.keys, visit)?,
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// The result of `acquire`.
+pub(crate) enum Acquired<'p> {
+    Child(NodeRef<'p>),
+    /// The slot is the caller's, and had this word.
+    Locked(Word),
+    /// The slot was free, but not wanted.
+    Unwanted,
+    /// Its node was folded.
+    Gone,
+}
+
+/// Locks the slot of `key` in `node` if its word is `wanted`, or enters its child. Waits while another core
+/// holds it.
+#[inline(always)]
+pub(crate) fn acquire<'p>(
+    here: &Here<'p>,
+    node: NodeRef<'p>,
+    key: u64,
+    wanted: impl Fn(Word) -> bool,
+) -> Acquired<'p> {
+    let (slot, index) = (node.slot(key), slot_index(key, node.level()));
+    loop {
+        match node.step(here, slot) {
+            Step::Child(child) => return Acquired::Child(child),
+            Step::Slot(word) if word.is_gone() => return Acquired::Gone,
+            Step::Slot(word) if word.is_locked() => {}
+            Step::Slot(word) if !wanted(word) => return Acquired::Unwanted,
+            Step::Slot(word) if node.slots().try_lock(index, word) => return Acquired::Locked(word.own()),
+            Step::Slot(_) => {}
+        }
+        here.wait(|| node.span(key));
+    }
+}
+
+impl Mode {
+    /// Returns whether the slot of `part` may be held as a whole. It is locked, had `word`, and sticks out of
+    /// the range.
+    fn leaves(self, here: &Here<'_>, part: &Part<'_>, word: Word) -> bool {
+        match self {
+            Self::Always => false,
+            Self::IfPresent => !word.is_used(),
+            Self::IfDiffering => !word.is_used() || are_alike(here.part, word.main(), part.second(word)),
+            Self::Never => true,
+        }
+    }
 }

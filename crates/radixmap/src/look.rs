@@ -14,10 +14,68 @@ use core::ops::{ControlFlow, Range};
 
 use sync::atomic::{AtomicU64, Ordering};
 
-use crate::lock::Here;
-use crate::node::{GROUP, NodeRef, Step, slot_index, slot_keys};
+use crate::here::Here;
+use crate::levels::{GROUP, slot_index, slot_keys};
+use crate::node::{NodeRef, Step};
 use crate::section::{SECTION, count_while, first_of};
 use crate::slot::{Slot, Word};
+
+/// The answer of [`RadixMap::peek`](crate::RadixMap::peek).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peek {
+    /// The keys of the slot that covers the key.
+    pub span: Range<u64>,
+    /// Whether they have a value.
+    pub used: bool,
+}
+
+/// Returns the address of the frame of the leaf that covers `key`, and the slot's word in it, as a machine
+/// would read it at this moment.
+pub(crate) fn leaf_word<'p>(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Option<(usize, u64)> {
+    let mut node = root;
+    while node.level() > 0 {
+        match node.step(&here, node.slot(key)) {
+            Step::Child(child) => node = child,
+            Step::Slot(_) => return None,
+        }
+    }
+    Some((node.address(), node.slot(key).walk()))
+}
+
+/// Returns the slot that covers `key`, as it is at this moment.
+pub(crate) fn peek<'p>(here: Here<'p>, root: NodeRef<'p>, key: u64) -> Peek {
+    let mut node = root;
+    loop {
+        match node.step(&here, node.slot(key)) {
+            Step::Child(child) => node = child,
+            Step::Slot(word) => {
+                return Peek { span: node.span(key), used: word.is_used() };
+            }
+        }
+    }
+}
+
+/// Returns the keys of the first slot with a value that `keys` touches, each slot as it is when the walk
+/// comes by.
+pub(crate) fn first_used<'p>(here: Here<'p>, root: NodeRef<'p>, keys: Range<u64>) -> Option<Range<u64>> {
+    first_used_below(&here, root.descend(&here, &keys), keys)
+}
+
+#[inline]
+fn first_used_below<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>) -> Option<Range<u64>> {
+    let mut left = keys;
+    while let Some(part) = node.first_used_part(left.clone()) {
+        left.start = part.keys.end;
+        let used = match node.step(here, part.slot) {
+            Step::Child(child) => first_used_below(here, child, part.keys),
+            Step::Slot(word) => word.is_used().then(|| node.span(part.keys.start)),
+        };
+        if used.is_some() {
+            return used;
+        }
+    }
+    None
+}
 
 /// The reason why a walk below a node ended early.
 pub(crate) enum Stop<B> {

@@ -9,32 +9,23 @@
 //! A descent reads the node's second line and one slot. The count is on the first line, which only Refcache
 //! accesses, so it never dirties the line that descents read.
 
-use alloc::alloc::{alloc, dealloc};
-use core::alloc::Layout;
 use core::array;
-use core::mem;
 use core::num::NonZero;
 use core::ptr::NonNull;
 
 use percore::MAX_CORES;
-use refcache::{Header, WeakWord};
+use refcache::Header;
 use sync::atomic::AtomicU64;
 
-use crate::OutOfMemory;
-use crate::node::{FANOUT, NodeRef, Part};
-use crate::section::{SECTION, folds_at};
+#[cfg(not(loom))]
+use crate::allocate::allocate_zeroes;
+use crate::allocate::{OutOfMemory, allocate, allocate_words, free};
+use crate::levels::FANOUT;
+use crate::section::{SECTION, Slots, folds_at};
 use crate::side::Side;
 use crate::slot::{NODE_ALIGN, Slot, Word};
 use crate::stats::NodeCounters;
 
-/// A node's slots, which fill exactly one frame.
-#[cfg_attr(not(loom), repr(align(4096)))]
-#[cfg_attr(loom, repr(align(64)))]
-#[derive(Debug)]
-pub(crate) struct Slots(pub [Slot; FANOUT]);
-
-#[cfg(not(loom))]
-const _: () = assert!(size_of::<Slots>() == 4096);
 const _: () = assert!(size_of::<usize>() == size_of::<u64>(), "a slot's word holds a pointer");
 const _: () = assert!(align_of::<Node>() == NODE_ALIGN);
 #[cfg(not(loom))]
@@ -153,36 +144,11 @@ impl Memory {
         }
     }
 
-    /// Initialises a node without a side, which counts `count` used slots and is in the slot of `parent`.
+    /// Initialises a node without a side, which hangs `above`.
     ///
     /// # Safety
     /// The memory is fresh from `allocate`, and the caller frees it after the last use of the node.
-    pub unsafe fn init<'p>(self, count: i64, parent: &Part<'_>) -> NodeRef<'p> {
-        let weak = Some(NonNull::from(parent.slot.weak()));
-        let above = Above::node(parent.node.memory());
-        // SAFETY: the caller's promise.
-        unsafe { self.init_below(count, weak, above, parent.node.level() - 1) }
-    }
-
-    /// Initialises a root, which owns the reference `counters`.
-    ///
-    /// # Safety
-    /// As for `init`.
-    pub unsafe fn init_root(self, counters: NonNull<NodeCounters>, level: u32) {
-        // SAFETY: the caller's promise.
-        unsafe { self.init_below(1, None, Above::root(counters), level) };
-    }
-
-    /// # Safety
-    /// As for `init`.
-    unsafe fn init_below<'p>(
-        self,
-        count: i64,
-        weak: Option<NonNull<WeakWord>>,
-        above: Above,
-        level: u32,
-    ) -> NodeRef<'p> {
-        let header = Header::new(count, weak, crate::fold::collapse);
+    pub unsafe fn init(self, header: Header, above: Above, level: u32) {
         let holds = AtomicU64::new(0);
         let links = Links { above, slots: self.slots, side: Side::none(), holds, bits: zeroes() };
         // SAFETY: the allocation is ours alone, and after the write all of it is initialised.
@@ -191,7 +157,6 @@ impl Memory {
             if !folds_at(level) {
                 (0..FANOUT).step_by(SECTION).for_each(|first| self.slots.as_ref().open(first..first));
             }
-            NodeRef::new(self.node, level)
         }
     }
 
@@ -208,6 +173,7 @@ impl Memory {
     ///
     /// # Safety
     /// The node is initialised.
+    #[inline(always)]
     pub unsafe fn of(node: NonNull<Node>) -> Self {
         // SAFETY: the caller's promise.
         Self { node, slots: unsafe { node.as_ref().links.slots } }
@@ -232,53 +198,15 @@ fn zeroes<const N: usize>() -> [AtomicU64; N] {
     array::from_fn(|_| AtomicU64::new(0))
 }
 
-/// Allocates a `T` that consists of words, with the value that `word` returns for each index.
-pub(crate) fn allocate_words<T, W>(word: impl Fn(usize) -> W) -> Result<NonNull<T>, OutOfMemory> {
-    const { assert!(size_of::<T>() >= FANOUT * size_of::<W>()) };
-    let fresh = Fresh(allocate::<T>()?);
-    for index in 0..FANOUT {
-        // SAFETY: inside the allocation, which is ours alone.
-        unsafe { fresh.0.cast::<W>().add(index).write(word(index)) };
-    }
-    let memory = fresh.0;
-    mem::forget(fresh);
-    Ok(memory)
-}
-
-/// Memory that is freed if the caller's code panics.
-struct Fresh<T>(NonNull<T>);
-
-impl<T> Drop for Fresh<T> {
-    fn drop(&mut self) {
-        // SAFETY: from `allocate`, and no other core has seen it. The words written so far need no drop.
-        unsafe { free(self.0) }
-    }
-}
-
-fn allocate<T>() -> Result<NonNull<T>, OutOfMemory> {
-    const { assert!(size_of::<T>() > 0) };
-    // SAFETY: the size is not zero.
-    NonNull::new(unsafe { alloc(Layout::new::<T>()) }.cast()).ok_or(OutOfMemory)
-}
-
 /// Allocates slots that are silent, which are zeroes.
 #[cfg(not(loom))]
 fn allocate_silent() -> Result<NonNull<Slots>, OutOfMemory> {
-    // SAFETY: the size is not zero.
-    NonNull::new(unsafe { alloc::alloc::alloc_zeroed(Layout::new::<Slots>()) }.cast()).ok_or(OutOfMemory)
+    // SAFETY: a slot is a word, and all words are allowed.
+    unsafe { allocate_zeroes() }
 }
 
 /// Allocates slots that are silent. Loom's atomics have more state than their bits.
 #[cfg(loom)]
 fn allocate_silent() -> Result<NonNull<Slots>, OutOfMemory> {
     allocate_words(|_| Slot::new(Word::SILENT))
-}
-
-/// Frees memory.
-///
-/// # Safety
-/// It was allocated here as a `T`, and no core uses it any more.
-pub(crate) unsafe fn free<T>(memory: NonNull<T>) {
-    // SAFETY: allocated with this layout. The caller promises that it is unused.
-    unsafe { dealloc(memory.as_ptr().cast(), Layout::new::<T>()) }
 }

@@ -1,102 +1,18 @@
 //! Nodes, and the way from a key to its slot. Their memory is described in [`crate::memory`].
 
-mod parts;
-
-use alloc::sync::Arc;
 use core::iter;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
 
-use percore::Pinned;
-use sync::atomic::{Ordering, fence};
+use sync::atomic::{AtomicU64, Ordering, fence};
 
-pub(crate) use self::parts::{Found, Gone, Part};
-use crate::leaf::Annex;
-use crate::lock::Here;
-use crate::memory::{Hangs, Links, Memory, Node, Slots};
-use crate::section::folds_at;
+use crate::allocate::OutOfMemory;
+use crate::here::Here;
+use crate::levels::{FANOUT, GROUP, slot_index, slot_keys};
+use crate::memory::{Hangs, Links, Memory, Node};
+use crate::section::{Slots, folds_at};
 use crate::slot::{Slot, Word};
 use crate::stats::NodeCounters;
-use crate::{KEY_BITS, OutOfMemory};
-
-/// Key bits that one level consumes. Models of `loom_wide` have groups within a node.
-const LEVEL_BITS: u32 = if cfg!(loom_wide) {
-    2
-} else if cfg!(loom) {
-    1
-} else {
-    9
-};
-/// Slots in a node.
-pub(crate) const FANOUT: usize = 1 << LEVEL_BITS;
-/// The root's level; leaves are level 0.
-pub(crate) const TOP: u32 = KEY_BITS / LEVEL_BITS - 1;
-
-/// Slots that a search reads together. A word has a bit for each group of a node.
-pub(crate) const GROUP: usize = if FANOUT < 8 { 2 } else { 8 };
-const _: () = assert!(FANOUT <= GROUP * u64::BITS as usize);
-
-/// Returns the number of keys that one slot of a node at `level` covers.
-#[inline(always)]
-pub(crate) const fn slot_keys(level: u32) -> u64 {
-    1 << (LEVEL_BITS * level)
-}
-
-/// Returns the index of the slot of a node at `level` that covers `key`.
-#[inline(always)]
-pub(crate) const fn slot_index(key: u64, level: u32) -> usize {
-    (key >> (LEVEL_BITS * level)) as usize & (FANOUT - 1)
-}
-
-/// Returns the indices of a leaf's slots for `keys`, some keys of the leaf.
-#[inline(always)]
-pub(crate) const fn leaf_indices(keys: &Range<u64>) -> Range<usize> {
-    slot_index(keys.start, 0)..slot_index(keys.end - 1, 0) + 1
-}
-
-/// The root of a map. The map holds it with one count, and every core with a reference to the map may read
-/// it.
-#[derive(Debug)]
-pub(crate) struct Root {
-    memory: Memory,
-    discarded: bool,
-}
-
-// SAFETY: nodes consist of atomics, of fields that never change, and of a Refcache header, which is `Send`
-// and `Sync`.
-unsafe impl Send for Root {}
-// SAFETY: as above.
-unsafe impl Sync for Root {}
-
-impl Root {
-    /// Makes an empty root, which owns a reference of `counters`.
-    pub fn new(pin: &Pinned, counters: Arc<NodeCounters>) -> Result<Self, OutOfMemory> {
-        let memory = Memory::allocate_empty()?;
-        counters.created(pin);
-        // SAFETY: an Arc's pointer is never null.
-        let counters = unsafe { NonNull::new_unchecked(Arc::into_raw(counters).cast_mut()) };
-        // SAFETY: fresh memory, which `collapse` frees after `discard`.
-        unsafe { memory.init_root(counters, TOP) };
-        Ok(Self { memory, discarded: false })
-    }
-
-    #[inline(always)]
-    pub fn node(&self) -> NodeRef<'_> {
-        // SAFETY: the map's count keeps the root until `discard`, which needs the root exclusively.
-        let slots = unsafe { self.memory.slots.as_ref() };
-        NodeRef { slots, node: self.memory.node, level: TOP }
-    }
-
-    pub fn is_discarded(&self) -> bool {
-        self.discarded
-    }
-
-    /// Drops the map's count. `self` must not be used any more.
-    pub fn discard(&mut self, here: &Here<'_>) {
-        self.discarded = true;
-        self.node().count(here, -1);
-    }
-}
 
 /// A node that stays in place for `'p`: while its map lives (the root), or while the caller is pinned.
 #[derive(Clone, Copy, Debug)]
@@ -118,9 +34,19 @@ impl<'p> NodeRef<'p> {
     /// The node is initialised, has this level, and stays for `'p`.
     #[inline(always)]
     pub unsafe fn new(node: NonNull<Node>, level: u32) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::of(Memory::of(node), level) }
+    }
+
+    /// Makes the reference without reading the node.
+    ///
+    /// # Safety
+    /// As for `new`.
+    #[inline(always)]
+    pub unsafe fn of(memory: Memory, level: u32) -> Self {
         // SAFETY: the caller's promise. The slots stay as long as their node.
-        let slots = unsafe { node.as_ref().links.slots.as_ref() };
-        Self { slots, node, level }
+        let slots = unsafe { memory.slots.as_ref() };
+        Self { slots, node: memory.node, level }
     }
 
     /// Returns the node's level. The root has the highest level, a leaf has 0.
@@ -134,9 +60,16 @@ impl<'p> NodeRef<'p> {
     }
 
     #[inline(always)]
-    fn links(self) -> &'p Links {
+    pub fn links(self) -> &'p Links {
         // SAFETY: the node stays for `'p`.
         unsafe { &self.node.as_ref().links }
+    }
+
+    /// Returns the annex's first part.
+    #[inline(always)]
+    pub fn words(self) -> &'p [AtomicU64; 3] {
+        // SAFETY: the node stays for `'p`.
+        unsafe { &self.node.as_ref().words }
     }
 
     /// Returns the node whose slot leads to this one, or `None` for the root.
@@ -183,39 +116,11 @@ impl<'p> NodeRef<'p> {
     /// Returns a bit for each group of slots that may ever have been used. For a leaf, which is searched as a
     /// whole, returns all bits.
     #[inline(always)]
-    fn touched(self) -> u64 {
+    pub fn touched(self) -> u64 {
         match self.level {
             0 => u64::MAX,
             _ => self.links().bits[0].load(Ordering::Relaxed),
         }
-    }
-
-    /// Returns the words that a leaf keeps for the map's user.
-    #[inline(always)]
-    pub fn annex(self) -> Annex<'p> {
-        // SAFETY: the node stays for `'p`.
-        let node = unsafe { self.node.as_ref() };
-        Annex { words: &node.words, cores: &node.links.bits }
-    }
-
-    /// Adds a hold, which keeps a leaf. Relaxed: an epoch ends on a core after it began on all of them. So a
-    /// core that releases a hold found here does that in no earlier epoch, and Refcache depends on the order
-    /// of epochs only.
-    pub fn hold(self, here: &Here<'p>) {
-        self.count(here, 1);
-        self.links().holds.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Releases this many holds.
-    ///
-    /// # Panics
-    /// Panics if there are fewer.
-    pub fn release(self, here: &Here<'p>, reasons: usize) {
-        let less = |holds: u64| holds.checked_sub(reasons as u64);
-        // Relaxed: see `hold`.
-        let left = self.links().holds.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        assert!(left.is_ok(), "a leaf was held less often than it was released");
-        self.count(here, -(reasons as i64));
     }
 
     /// Returns the address of the slots.
@@ -242,6 +147,18 @@ impl<'p> NodeRef<'p> {
     /// Makes sure that any second words can be stored here.
     pub fn widen(self) -> Result<(), OutOfMemory> {
         self.links().side.widen(0)
+    }
+
+    /// Returns the second word of slot `index`, which the caller holds and which has `word` and no child.
+    #[inline(always)]
+    pub fn second(self, index: usize, word: Word) -> u64 {
+        if word.is_wide() { self.links().side.get(index) } else { 0 }
+    }
+
+    /// Returns the second words, if each slot has one of its own.
+    #[inline(always)]
+    pub fn seconds(self) -> &'p [AtomicU64] {
+        self.links().side.each()
     }
 
     /// Stores the second word of the slots of `keys`, which the caller holds. The caller has made sure of the
@@ -309,6 +226,27 @@ impl<'p> NodeRef<'p> {
         }
     }
 
+    /// Returns the keys of the slot that covers `key`.
+    pub fn span(self, key: u64) -> Range<u64> {
+        let keys = slot_keys(self.level);
+        let start = key & !(keys - 1);
+        start..start + keys
+    }
+
+    /// Returns the keys of slot `index`, in a node that has `key`.
+    #[inline(always)]
+    pub fn slot_span(self, index: usize, key: u64) -> Range<u64> {
+        let keys = slot_keys(self.level);
+        let base = key & !(FANOUT as u64 * keys - 1);
+        base + index as u64 * keys..base + (index as u64 + 1) * keys
+    }
+
+    /// Returns those of `keys` that are in the slot of the first.
+    #[inline(always)]
+    pub fn of_slot(self, keys: Range<u64>) -> Range<u64> {
+        keys.start..keys.end.min(self.span(keys.start).end)
+    }
+
     /// Returns whether `keys`, a range inside this node, covers every slot that it touches as a whole.
     #[inline(always)]
     pub fn is_aligned(self, keys: &Range<u64>) -> bool {
@@ -374,5 +312,35 @@ impl<'p> NodeRef<'p> {
         // SAFETY: the node is alive for `'p` and belongs to this domain. The sum of all deltas is the number
         // of used slots and holds, by the contract above.
         unsafe { here.refcache.adjust(here.pin, self.node.cast(), by) }
+    }
+
+    /// Returns the lowest node, this one or below it, that covers all of `keys`.
+    #[inline]
+    pub fn descend(self, here: &Here<'p>, keys: &Range<u64>) -> Self {
+        let differing = keys.start ^ (keys.end - 1);
+        let mut node = self;
+        while node.level() > 0 && differing < slot_keys(node.level()) {
+            match node.step(here, node.slot(keys.start)) {
+                Step::Child(child) => node = child,
+                Step::Slot(_) => break,
+            }
+        }
+        node
+    }
+
+    /// Shows the node and all nodes below it to `visit`, without a lock. A node that comes or goes meanwhile
+    /// may be missed.
+    pub fn each_below(self, here: &Here<'p>, visit: &mut dyn FnMut(Self)) {
+        visit(self);
+        if self.level() == 0 {
+            return;
+        }
+        for slot in &self.slots().0 {
+            if slot.held().is_child()
+                && let Step::Child(child) = self.step(here, slot)
+            {
+                child.each_below(here, visit);
+            }
+        }
     }
 }

@@ -39,9 +39,17 @@ use core::ops::Range;
 
 use percore::Pinned;
 
-use crate::memory::Slots;
-use crate::node::{FANOUT, GROUP};
+use crate::levels::{FANOUT, GROUP};
 use crate::slot::{Slot, Word};
+
+/// A node's slots, which fill exactly one frame.
+#[cfg_attr(not(loom), repr(align(4096)))]
+#[cfg_attr(loom, repr(align(64)))]
+#[derive(Debug)]
+pub(crate) struct Slots(pub [Slot; FANOUT]);
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Slots>() == 4096);
 
 /// The number of slots of a section.
 pub(crate) const SECTION: usize = if FANOUT < 16 { FANOUT } else { 16 };

@@ -33,9 +33,8 @@ use core::ptr::{self, NonNull};
 
 use sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::OutOfMemory;
-use crate::memory::{allocate_words, free};
-use crate::node::FANOUT;
+use crate::allocate::{OutOfMemory, allocate_words, free};
+use crate::levels::FANOUT;
 
 /// One word for each slot.
 #[repr(align(64))]

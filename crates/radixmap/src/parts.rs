@@ -6,13 +6,12 @@ use core::ops::Range;
 
 use sync::atomic::{AtomicU64, Ordering};
 
-use super::{FANOUT, GROUP, LEVEL_BITS, NodeRef, Step, leaf_indices, slot_index, slot_keys};
-use crate::lock::Here;
-use crate::memory::Slots;
-use crate::section::{Locked, SECTION, first_of, folds_at};
+use crate::here::Here;
+use crate::levels::{FANOUT, GROUP, LEVEL_BITS, leaf_indices, slot_index, slot_keys};
+use crate::node::{NodeRef, Step};
+use crate::section::{Locked, SECTION, Slots, first_of, folds_at};
 use crate::side::Side;
 use crate::slot::{Slot, Word};
-use crate::subtree::{Acquired, acquire};
 
 impl<'p> NodeRef<'p> {
     /// Returns the slots that `keys`, a range inside this node, touches in part: the first, the last, both or
@@ -29,8 +28,8 @@ impl<'p> NodeRef<'p> {
     /// them one by one. It gives each a word of its own.
     #[inline(always)]
     pub fn own_parts(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
-        self.picked(keys, |slots| {
-            self.slots.open_held(slots.start);
+        self.picked(keys, move |slots| {
+            self.slots().open_held(slots.start);
             Some(one(slots.start))
         })
     }
@@ -40,10 +39,10 @@ impl<'p> NodeRef<'p> {
     pub fn held_parts(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
         let whole = self.whole_indices(&keys);
         self.picked(keys, move |slots| {
-            let (at, word) = (slots.start, self.slots.held(slots.start));
+            let (at, word) = (slots.start, self.slots().held(slots.start));
             let next = word.next(at);
             if word.is_folded() && (first_of(at) < at || at < whole.start || next > whole.end) {
-                self.slots.open_held(at);
+                self.slots().open_held(at);
                 return Some(one(at));
             }
             Some(at..next)
@@ -73,7 +72,7 @@ impl<'p> NodeRef<'p> {
     pub fn next_used(self, slots: Range<usize>) -> Option<usize> {
         match slots.is_empty() {
             true => None,
-            false if self.slots.held(slots.start).is_used() => Some(slots.start),
+            false if self.slots().held(slots.start).is_used() => Some(slots.start),
             false => self.first_used(slots),
         }
     }
@@ -101,18 +100,24 @@ impl<'p> NodeRef<'p> {
         let slots = leaf_indices(left);
         let base = left.start - slots.start as u64;
         let run = match slots.len() {
-            1 => slots.start + usize::from(!self.slots.held(slots.start).is_used())..slots.end,
+            1 => slots.start + usize::from(!self.slots().held(slots.start).is_used())..slots.end,
             _ => self.used_run(slots, joins),
         };
         left.start = base + run.end as u64;
         let keys = base + run.start as u64..left.start;
-        (!run.is_empty()).then(|| Part { node: self, slot: &self.slots.0[run.start], run, keys, whole: true })
+        (!run.is_empty()).then(|| Part {
+            node: self,
+            slot: &self.slots().0[run.start],
+            run,
+            keys,
+            whole: true,
+        })
     }
 
     /// Returns the indices of the first used run among `slots` of this leaf.
     #[inline(never)]
     fn used_run(self, slots: Range<usize>, joins: impl Fn(u64) -> bool) -> Range<usize> {
-        let first = self.slots.end_of_unused(slots.clone());
+        let first = self.slots().end_of_unused(slots.clone());
         if first == slots.end {
             return first..first;
         }
@@ -146,9 +151,9 @@ impl<'p> NodeRef<'p> {
     pub fn used_runs(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
         self.picked(keys, move |slots| {
             let first = self.first_used(slots.clone())?;
-            let word = self.slots.held(first);
+            let word = self.slots().held(first);
             // A child that is marked has the bit of a folded word.
-            let like = word.is_value().then(|| self.slots.end_of_like(first..slots.end, word.own(), false));
+            let like = word.is_value().then(|| self.slots().end_of_like(first..slots.end, word.own(), false));
             Some(first..like.map_or(first + 1, |end| end.max(first + 1)))
         })
     }
@@ -157,7 +162,7 @@ impl<'p> NodeRef<'p> {
     #[inline(always)]
     pub fn steps(self, keys: Range<u64>) -> impl Iterator<Item = Part<'p>> {
         self.picked(keys, move |slots| {
-            let end = self.slots.end_while(slots.clone(), |word| !word.is_child());
+            let end = self.slots().end_while(slots.clone(), |word| !word.is_child());
             Some(slots.start..end.max(slots.start + 1))
         })
     }
@@ -168,7 +173,7 @@ impl<'p> NodeRef<'p> {
         while !slots.is_empty() {
             // A few slots are read faster than the bits that say which slots were ever used.
             let used = if slots.len() > SECTION { self.first_used(slots.clone())? } else { slots.start };
-            slots.start = self.slots.end_while(used..slots.end, |word| !word.is_child());
+            slots.start = self.slots().end_while(used..slots.end, |word| !word.is_child());
             if slots.start == used {
                 return Some(used);
             }
@@ -176,67 +181,21 @@ impl<'p> NodeRef<'p> {
         None
     }
 
-    /// Returns the second words, if each slot has one of its own.
-    #[inline(always)]
-    pub fn seconds(self) -> &'p [AtomicU64] {
-        self.links().side.each()
-    }
-
-    /// Returns the first used slots, for a core that holds none. If they have no child they are locked now.
-    /// Waits for a holder. Fails if the node was folded.
-    #[inline(always)]
-    pub fn lock_used_part(
-        self,
-        here: &Here<'p>,
-        keys: Range<u64>,
-        joins: impl Fn(u64) -> bool,
-    ) -> Result<Option<Found<'p>>, Gone> {
-        let slots = self.indices(&keys);
-        let Some((first, child)) = self.lock_first_used(here, &keys, slots.clone())? else { return Ok(None) };
-        let run = match child {
-            None if self.level == 0 || first.len() > 1 => self.lock_alike(first, slots.end, joins),
-            _ => first,
-        };
-        Ok(Some(Found { part: self.run(run, &keys), child }))
-    }
-
-    /// Returns the first slot of `keys` that has a child, or had a value and is the caller's now, with its
-    /// section if that is folded.
-    fn lock_first_used(
-        self,
-        here: &Here<'p>,
-        keys: &Range<u64>,
-        mut slots: Range<usize>,
-    ) -> Result<Option<(Range<usize>, Child<'p>)>, Gone> {
-        while let Some(at) = self.first_used(slots.clone()) {
-            if let Some(end) = self.slots.try_lock_value(at, slots.end) {
-                return Ok(Some((at..end, None)));
-            }
-            match acquire(here, self, self.part_at(at, keys).keys.start, Word::is_used) {
-                Acquired::Child(child) => return Ok(Some((one(at), Some(child)))),
-                Acquired::Locked(_) => return Ok(Some((one(at), None))),
-                Acquired::Unwanted => slots.start = at + 1,
-                Acquired::Gone => return Err(Gone),
-            }
-        }
-        Ok(None)
-    }
-
     /// Locks the neighbours of `slots` with the same value, if they are in a leaf and below `end`. The caller
     /// holds `slots`. Returns the slots that it holds then. If neighbours must not be joined, that is only
     /// the first slot.
-    fn lock_alike(self, slots: Range<usize>, end: usize, joins: impl Fn(u64) -> bool) -> Range<usize> {
+    pub fn lock_alike(self, slots: Range<usize>, end: usize, joins: impl Fn(u64) -> bool) -> Range<usize> {
         let first = one(slots.start);
-        let held = Locked { slots: self.slots, range: slots.clone() };
-        let joins = joins(self.slots.held(first.start).main());
+        let held = Locked { slots: self.slots(), range: slots.clone() };
+        let joins = joins(self.slots().held(first.start).main());
         mem::forget(held);
         if !joins {
             if slots != first {
-                self.slots.open(first.clone());
+                self.slots().open(first.clone());
             }
             return first;
         }
-        let Some(like) = self.like(first.start, |_| true).filter(|_| self.level == 0) else { return slots };
+        let Some(like) = self.like(first.start, |_| true).filter(|_| self.level() == 0) else { return slots };
         let mut at = slots.end;
         while at < end
             && let Some(next) = like.try_lock(at, end)
@@ -263,12 +222,12 @@ impl<'p> NodeRef<'p> {
 
     /// Returns the part of `keys`, a range inside this node, that is on slots `run`.
     #[inline(always)]
-    fn run(self, run: Range<usize>, keys: &Range<u64>) -> Part<'p> {
-        let shift = LEVEL_BITS * self.level;
+    pub fn run(self, run: Range<usize>, keys: &Range<u64>) -> Part<'p> {
+        let shift = LEVEL_BITS * self.level();
         let base = keys.start >> shift & !(FANOUT as u64 - 1);
         let all = (base + run.start as u64) << shift..(base + run.end as u64) << shift;
         let keys = all.start.max(keys.start)..all.end.min(keys.end);
-        Part { node: self, slot: &self.slots.0[run.start], run, whole: keys == all, keys }
+        Part { node: self, slot: &self.slots().0[run.start], run, whole: keys == all, keys }
     }
 
     /// Returns the first of `slots` that is used. Most slots of most nodes are empty, so they are read in
@@ -285,7 +244,7 @@ impl<'p> NodeRef<'p> {
             }
             let groups = (touched >> start).trailing_ones() as usize;
             let stop = end.min((start + groups) * GROUP);
-            at = self.slots.end_of_unused(at..stop);
+            at = self.slots().end_of_unused(at..stop);
             if at < stop {
                 return Some(at);
             }
@@ -297,45 +256,19 @@ impl<'p> NodeRef<'p> {
     /// same value are joined.
     #[inline(always)]
     fn like(self, index: usize, joins: impl Fn(u64) -> bool) -> Option<Like<'p>> {
-        let word = Some(self.slots.held(index).own()).filter(|word| word.is_value() && joins(word.main()))?;
+        let word =
+            Some(self.slots().held(index).own()).filter(|word| word.is_value() && joins(word.main()))?;
         let side = &self.links().side;
         let (second, seconds) = if word.is_wide() { side.read(index) } else { (0, &[][..]) };
-        let folds = !word.is_wide() && word.can_fold() && folds_at(self.level);
-        Some(Like { slots: self.slots, word, folds, second, side, seconds })
-    }
-
-    /// Returns the second word of slot `index`, which the caller holds and which has `word` and no child.
-    #[inline(always)]
-    pub fn second(self, index: usize, word: Word) -> u64 {
-        if word.is_wide() { self.links().side.get(index) } else { 0 }
+        let folds = !word.is_wide() && word.can_fold() && folds_at(self.level());
+        Some(Like { slots: self.slots(), word, folds, second, side, seconds })
     }
 
     /// Returns the slot that covers all of `keys`.
     pub fn part(self, keys: Range<u64>) -> Part<'p> {
-        let whole = keys.end - keys.start == slot_keys(self.level);
-        let index = slot_index(keys.start, self.level);
-        Part { node: self, slot: &self.slots.0[index], run: one(index), keys, whole }
-    }
-
-    /// Returns the keys of the slot that covers `key`.
-    pub fn span(self, key: u64) -> Range<u64> {
-        let keys = slot_keys(self.level);
-        let start = key & !(keys - 1);
-        start..start + keys
-    }
-
-    /// Returns the keys of slot `index`, in a node that has `key`.
-    #[inline(always)]
-    pub fn slot_span(self, index: usize, key: u64) -> Range<u64> {
-        let keys = slot_keys(self.level);
-        let base = key & !(FANOUT as u64 * keys - 1);
-        base + index as u64 * keys..base + (index as u64 + 1) * keys
-    }
-
-    /// Returns those of `keys` that are in the slot of the first.
-    #[inline(always)]
-    pub fn of_slot(self, keys: Range<u64>) -> Range<u64> {
-        keys.start..keys.end.min(self.span(keys.start).end)
+        let whole = keys.end - keys.start == slot_keys(self.level());
+        let index = slot_index(keys.start, self.level());
+        Part { node: self, slot: &self.slots().0[index], run: one(index), keys, whole }
     }
 
     /// Returns the part of `within` on the slot of `part`.
@@ -345,16 +278,10 @@ impl<'p> NodeRef<'p> {
     }
 }
 
-/// The child of a slot, if it has one.
-type Child<'p> = Option<NodeRef<'p>>;
-
-/// The node was folded.
-pub(crate) struct Gone;
-
 /// Slots that have a value, or a slot that has a child.
 pub(crate) struct Found<'p> {
     pub part: Part<'p>,
-    pub child: Child<'p>,
+    pub child: Option<NodeRef<'p>>,
 }
 
 fn one(index: usize) -> Range<usize> {
@@ -446,7 +373,7 @@ impl<'p> Part<'p> {
     #[inline(always)]
     pub fn twin<'t>(&self, node: NodeRef<'t>) -> Part<'t> {
         let Self { run, keys, whole, .. } = self;
-        Part { node, slot: &node.slots.0[run.start], run: run.clone(), keys: keys.clone(), whole: *whole }
+        Part { node, slot: &node.slots().0[run.start], run: run.clone(), keys: keys.clone(), whole: *whole }
     }
 
     /// Returns the indices of the slots in the node.
@@ -464,7 +391,7 @@ impl<'p> Part<'p> {
     /// Returns the word of the slots, which the caller holds, in the form for one slot.
     #[inline(always)]
     pub fn word(&self) -> Word {
-        self.node.slots.held(self.index()).own()
+        self.node.slots().held(self.index()).own()
     }
 
     /// Stores `word` in them, as `Slots::set` does.
@@ -476,7 +403,7 @@ impl<'p> Part<'p> {
     /// Returns a guard of the slots, which the caller has locked. Dropping it unlocks them.
     #[inline(always)]
     pub fn lock(&self) -> Locked<'p> {
-        Locked { slots: self.node.slots, range: self.range() }
+        Locked { slots: self.node.slots(), range: self.range() }
     }
 
     /// Returns the index of the slot in the node, or of the first of the run.
