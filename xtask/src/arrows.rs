@@ -7,28 +7,30 @@
 //! A room that needs something from above declares a trait, which a room above implements: see
 //! ARCHITECTURE.md.
 
+mod cycles;
 mod paths;
 mod table;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::rooms::sources;
+pub use cycles::check as check_files;
+
+use crate::rooms;
 use crate::root;
 use paths::{Named, named};
 use table::{UNITS, Unit};
 
-/// A path in a file of one room that names a module of another.
+/// A path in one file that names a module in another.
 #[derive(Debug, PartialEq, Eq)]
-struct Arrow {
-    from: usize,
-    to: usize,
-    file: String,
+struct Arrow<'s> {
+    from: &'s str,
+    to: &'s str,
     line: usize,
-    path: String,
+    path: Vec<String>,
 }
 
 /// Returns whether no path of any unit goes up, and prints those that do.
@@ -74,12 +76,13 @@ fn with_picture(page: &str, unit: &Unit) -> Option<String> {
 /// Prints each unit's rooms, from the top to the bottom, and how often each names the others.
 pub fn print() -> Result<bool> {
     for unit in &UNITS {
-        let arrows = unit.arrows(&unit.read()?)?;
+        let sources = unit.read()?;
+        let arrows = unit.arrows(&sources)?;
         println!("{}", unit.source);
         for (at, room) in unit.rooms.iter().enumerate().rev() {
             let mut uses = BTreeMap::new();
-            for arrow in arrows.iter().filter(|arrow| arrow.from == at) {
-                *uses.entry(arrow.to).or_insert(0) += 1;
+            for (_, to, _) in arrows.iter().filter(|(from, ..)| *from == at) {
+                *uses.entry(*to).or_insert(0) += 1;
             }
             let shown: Vec<String> = uses
                 .into_iter()
@@ -101,15 +104,7 @@ const END: &str = "<!-- end of rooms -->";
 
 impl Unit {
     fn read(&self) -> Result<Vec<Source>> {
-        let folder = root().join(self.source);
-        let mut files = Vec::new();
-        sources(&folder, &mut files)?;
-        files.sort();
-        let read = |file: &std::path::PathBuf| {
-            let name = file.strip_prefix(&folder)?.to_string_lossy().into_owned();
-            Ok((name, fs::read_to_string(file)?))
-        };
-        files.iter().map(read).collect()
+        read(&root().join(self.source))
     }
 
     /// Returns the room of a file: the one with the longest path that leads to it.
@@ -121,50 +116,40 @@ impl Unit {
         lengths.max().map(|(_, at)| at)
     }
 
-    /// Returns the paths that lead from one room to another.
-    fn arrows(&self, sources: &[Source]) -> Result<Vec<Arrow>> {
+    /// Returns the paths that lead from one room to another, each with the two rooms.
+    fn arrows<'s>(&self, sources: &'s [Source]) -> Result<Vec<(usize, usize, Arrow<'s>)>> {
         let room =
             |file: &str| self.room_of(file).with_context(|| format!("{}/{file} is in no room", self.source));
-        let modules: BTreeMap<Vec<String>, usize> =
-            sources.iter().map(|(file, _)| Ok((module(file), room(file)?))).collect::<Result<_>>()?;
-        let offered = offered_by_root(sources);
-        let mut arrows = Vec::new();
-        for (file, text) in sources {
-            let from = room(file)?;
-            for Named { path, line, .. } in named(&module(file), text) {
-                let path = match path.first().and_then(|name| offered.get(name)) {
-                    Some(whole) if !modules.contains_key(&path[..1]) => [whole, &path[1..]].concat(),
-                    _ => path,
-                };
-                let longest = (0..=path.len()).rev().find_map(|length| modules.get(&path[..length]));
-                let to = *longest.context("a unit has a main.rs or lib.rs")?;
-                if to != from {
-                    let (file, path) = (format!("{}/{file}", self.source), path.join("::"));
-                    arrows.push(Arrow { from, to, file, line, path });
-                }
-            }
+        for (file, _) in sources {
+            room(file)?;
         }
-        Ok(arrows)
+        let with_rooms = |arrow: Arrow<'s>| Ok((room(arrow.from)?, room(arrow.to)?, arrow));
+        let all: Result<Vec<_>> = arrows(sources)?.into_iter().map(with_rooms).collect();
+        Ok(all?.into_iter().filter(|(from, to, _)| from != to).collect())
     }
 
     /// Returns the errors: paths that go up, and exceptions that nothing needs.
     fn complaints(&self, sources: &[Source]) -> Result<Vec<String>> {
         let arrows = self.arrows(sources)?;
         let name = |room: usize| self.rooms[room].name;
-        let up = arrows.iter().filter(|arrow| arrow.to > arrow.from);
-        let is_known = |arrow: &&Arrow| {
-            self.exceptions.iter().any(|known| (known.from, known.to) == (name(arrow.from), name(arrow.to)))
+        let up = arrows
+            .iter()
+            .filter(|(from, to, _)| to > from)
+            .map(|(from, to, arrow)| (name(*from), name(*to), arrow));
+        let is_known = |(from, to, _): &(&str, &str, &Arrow)| {
+            self.exceptions.iter().any(|known| (known.from, known.to) == (*from, *to))
         };
-        let (known, new): (Vec<&Arrow>, Vec<&Arrow>) = up.partition(is_known);
+        let (known, new): (Vec<_>, Vec<_>) = up.partition(is_known);
         let mut complaints: Vec<String> = new
             .into_iter()
-            .map(|Arrow { from, to, file, line, path }| {
-                format!("{file}:{line}: room {} names {path}, of room {} above it", name(*from), name(*to))
+            .map(|(from, to, arrow)| {
+                let (file, line, path) = (arrow.from, arrow.line, arrow.path.join("::"));
+                format!("{}/{file}:{line}: room {from} names {path}, of room {to} above it", self.source)
             })
             .collect();
         for exception in self.exceptions {
             let (from, to) = (exception.from, exception.to);
-            if !known.iter().any(|arrow| (name(arrow.from), name(arrow.to)) == (from, to)) {
+            if !known.iter().any(|known| (known.0, known.1) == (from, to)) {
                 complaints.push(format!(
                     "{}: no path goes from {from} up to {to}: remove the exception",
                     self.source
@@ -194,6 +179,40 @@ impl Unit {
         }
         picture + END
     }
+}
+
+/// Returns the sources in `folder`, in the order of their paths.
+fn read(folder: &Path) -> Result<Vec<Source>> {
+    let mut files = Vec::new();
+    rooms::sources(folder, &mut files)?;
+    files.sort();
+    let read = |file: &PathBuf| {
+        let name = file.strip_prefix(folder)?.to_string_lossy().into_owned();
+        Ok((name, fs::read_to_string(file)?))
+    };
+    files.iter().map(read).collect()
+}
+
+/// Returns the paths that lead from one file to another.
+fn arrows(sources: &[Source]) -> Result<Vec<Arrow<'_>>> {
+    let modules: BTreeMap<Vec<String>, &str> =
+        sources.iter().map(|(file, _)| (module(file), file.as_str())).collect();
+    let offered = offered_by_root(sources);
+    let mut arrows = Vec::new();
+    for (from, text) in sources {
+        for Named { path, line, .. } in named(&module(from), text) {
+            let path = match path.first().and_then(|name| offered.get(name)) {
+                Some(whole) if !modules.contains_key(&path[..1]) => [whole, &path[1..]].concat(),
+                _ => path,
+            };
+            let longest = (0..=path.len()).rev().find_map(|length| modules.get(&path[..length]));
+            let to = *longest.context("a unit has a main.rs or lib.rs")?;
+            if to != from {
+                arrows.push(Arrow { from, to, line, path });
+            }
+        }
+    }
+    Ok(arrows)
 }
 
 /// Returns the names that the root of a unit brings in from its modules, each with the whole path: `crate::A`

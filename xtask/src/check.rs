@@ -15,7 +15,7 @@ type Check = (&'static str, fn() -> Result<bool>);
 /// The runtime for stock Linux, which builds for the host leave out.
 const RUNTIME: &str = "--package radixvm-pathreads --features runtime --target x86_64-unknown-none";
 
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 13] = [
     ("formatting", || succeeds(&mut cargo("fmt --all --check"))),
     ("clippy, host", || succeeds(&mut clippy("--workspace --exclude radixvm-kernel --all-targets"))),
     ("clippy, kernel", || succeeds(&mut clippy("--package radixvm-kernel --target x86_64-unknown-none"))),
@@ -23,6 +23,7 @@ const CHECKS: [Check; 12] = [
     ("crates can be packaged", packages::check),
     ("unsafe code in its rooms only", rooms::check),
     ("rooms name only those below", arrows::check),
+    ("files of crates have an order", arrows::check_files),
     ("ARCHITECTURE.md shows the rooms", arrows::check_pictures),
     ("docs/guide/linux-calls.md is the kernel's table", linux_calls::check),
     ("links of the pages lead somewhere", links::check),
