@@ -53,6 +53,17 @@ struct rule {
 
 static const size_t page = 4096;
 
+static inline unsigned char *map_pages(size_t pages) {
+    void *at = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    NEED(at != MAP_FAILED);
+    return at;
+}
+
+// Makes more small mappings than a runtime may wait for before it serves them.
+static inline void map_early(void) {
+    for (int i = 0; i < 40; i++) NEED(munmap(map_pages(1), page) == 0);
+}
+
 // Lists the rules, or runs one. CALLS is a number of calls to make before, for a runtime that waits with something until
 // there have been some.
 static inline int run_rule(const struct rule *rules, size_t count, int argc, char **argv) {
@@ -61,6 +72,7 @@ static inline int run_rule(const struct rule *rules, size_t count, int argc, cha
             puts(rules[i].name);
         } else if (strcmp(argv[1], rules[i].name) == 0) {
             const char *calls = getenv("CALLS");
+            map_early();
             for (int call = calls ? atoi(calls) : 0; call > 0; call--) getppid();
             rules[i].run();
             return 0;
@@ -117,10 +129,4 @@ static inline int is_readable(const volatile void *at) {
     close(ends[0]);
     close(ends[1]);
     return readable;
-}
-
-static inline unsigned char *map_pages(size_t pages) {
-    void *at = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    NEED(at != MAP_FAILED);
-    return at;
 }

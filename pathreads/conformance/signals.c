@@ -341,6 +341,30 @@ static void registers_survive_calls(void) {
     SAY("%ld\n", wrong);
 }
 
+// Makes a call on a stack that is lowered by some bytes. Returns the number of vector registers that it changes.
+__attribute__((target("avx"), noinline)) static int call_with_vectors(long lower) {
+    static unsigned char before[16][32], after[16][32];
+    for (int i = 0; i < 16 * 32; i++) before[i / 32][i % 32] = 1 + i * 7;
+    const unsigned char *from = before[0];
+    unsigned char *to = after[0];
+#define EACH(one) one(0) one(1) one(2) one(3) one(4) one(5) one(6) one(7) one(8) one(9) one(10) one(11) one(12) one(13) one(14) one(15)
+#define LOAD(n) "vmovdqu 32*" #n "(%[from]), %%ymm" #n "\n"
+#define STORE(n) "vmovdqu %%ymm" #n ", 32*" #n "(%[to])\n"
+    __asm__ volatile(EACH(LOAD) "mov %%rsp, %%rbx\nsub %[lower], %%rsp\nmov $110, %%eax\nsyscall\nmov %%rbx, %%rsp\n" EACH(STORE)
+                     : : [from] "r"(from), [to] "r"(to), [lower] "r"(lower)
+                     : "rax", "rbx", "rcx", "r11", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",
+                       "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+    int changed = 0;
+    for (int i = 0; i < 16; i++) changed += memcmp(before[i], after[i], 32) != 0;
+    return changed;
+}
+
+static void vector_registers_survive_calls(void) {
+    int changed = 0;
+    for (long lower = 512; lower < 640; lower += 8) changed += __builtin_cpu_supports("avx") ? call_with_vectors(lower) : 0;
+    SAY("%d\n", changed);
+}
+
 static void the_red_zone_survives_calls(void) {
     long result;
     __asm__ volatile(
@@ -443,6 +467,6 @@ RULES(RULE(actions_are_read_back), RULE(handlers_get_what_they_ask_for), RULE(a_
       RULE(sigsuspend_waits_for_one), RULE(sigwait_takes_one), RULE(a_thread_inherits_the_mask),
       RULE(handlers_have_a_stack_of_their_own), RULE(a_fault_has_its_address),
       RULE(a_wrong_pointer_to_a_call_is_an_error), RULE(default_actions_kill), RULE(sigsys_is_the_programs_too),
-      RULE(a_handler_may_change_registers), RULE(registers_survive_calls), RULE(the_red_zone_survives_calls),
+      RULE(a_handler_may_change_registers), RULE(registers_survive_calls), RULE(vector_registers_survive_calls), RULE(the_red_zone_survives_calls),
       RULE(calls_need_little_stack),
       RULE(paths_may_end_with_a_page), RULE(a_timer_sends_signals), RULE(signals_meet_every_instruction))

@@ -101,7 +101,7 @@ fn the_runtime_explains_itself() {
 fn the_pool_is_used_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("churn.c");
-    let text = "#include <sys/mman.h>\nint main() { for (int i = 0; i < 1000; i++) {\
+    let text = "#include <sys/mman.h>\nint main() { for (int i = 0; i < 1016; i++) {\
         char *p = mmap(0, 8192, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); p[5] = 1; munmap(p, 8192); } }";
     std::fs::write(&source, text).unwrap();
     let program = folder.path().join("churn");
@@ -111,6 +111,7 @@ fn the_pool_is_used_and_counted() {
         let first = seen.messages.strip_prefix("pathreads: ").and_then(|text| text.split(' ').next());
         first.and_then(|number| number.parse::<u64>().ok()).unwrap_or_else(|| panic!("{seen:?}"))
     };
+    // Linux makes the first 16.
     assert!(mappings(&["--stats"]) >= 1000);
     assert_eq!(mappings(&["--strict", "--stats"]), 0);
 }

@@ -206,7 +206,7 @@ pub extern "C" fn boot(stack: *const u64) -> ! {
     let mut loaded = load(file).unwrap_or_else(|error| refuse(named, error));
     sys::close(file);
     if let Some(vdso) = start.auxiliary_value(AT_SYSINFO_EHDR) {
-        loaded.has_vdso = patch::rewrite_vdso(vdso);
+        loaded.has_vdso = patch::add_vdso(vdso);
     }
     if loaded.executable_stack {
         make_executable(stack as u64);

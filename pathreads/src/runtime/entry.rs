@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | the kernel, at the start | the arguments on the stack | `boot` |
 //! | a slot | `RESERVED` bytes of stack taken, the place to go back to on top | `slow_entry` |
-//! | the handler of SIGSYS, by changing the program's registers | the same | `trap_entry` |
+//! | the handler of SIGSYS | the same, but the place to go back to in rcx | `trap_entry` |
 //! | a new thread or process, after `clone` | its [`Frame`] | `spawn::in_child` |
 //! | a signal of the program, at a stub | the handler's arguments | `context::show_program`, then the handler |
 //!
@@ -58,6 +58,12 @@ const _: () = assert!(FRAME.is_multiple_of(16));
 
 /// The first six bytes of a path into `/proc`, in the upper bytes of a word.
 static PROC: u64 = u64::from_le_bytes([0, 0, b'/', b'p', b'r', b'o', b'c', b'/']);
+
+/// The flag of a signal's frame that has the vector registers as `xsave` stores them.
+const UC_FP_XSTATE: u32 = 1;
+
+/// The flag of an alternate stack that is switched off while it is used.
+const SS_AUTODISARM: u32 = 1 << 31;
 
 /// The number of stubs for handlers of signals.
 pub const STUBS: usize = 512;
@@ -128,9 +134,9 @@ global_asm!(
     "xor r12d, r12d", "xor r13d, r13d", "xor r14d, r14d", "xor r15d, r15d",
     "jmp rcx",
 
-    // A call that was not rewritten. rsp is RESERVED below the program's, with the place to go back to
-    // on top.
+    // A call that was not rewritten. rsp is RESERVED below the program's, and rcx is the place to go back to.
     "trap_entry:",
+    "mov [rsp], rcx",
     "cmp eax, {numbers}",
     "jae trap_call",
     "mov ecx, eax",
@@ -144,11 +150,13 @@ global_asm!(
 
     // The same for a call after which code is to be rewritten.
     "trap_slow:",
+    "mov [rsp], rcx",
     "xor ecx, ecx",
     "jmp slow_entry",
 
     // A call of the 32-bit interface.
     "trap_int80:",
+    "mov [rsp], rcx",
     "int 0x80",
     "ret {reserved} - 8",
 
@@ -238,11 +246,28 @@ global_asm!(
     "cmp dword ptr [{dispatched}], {patience}",
     "jne 1f",
     "lea rax, [trap_slow]",
-    "1: mov rcx, [rdx + 160]",
-    "lea rcx, [rcx - {reserved}]",
-    "mov rdi, [rdx + 168]",
-    "mov [rcx], rdi",
-    "mov [rdx + 160], rcx",
+    "1: mov rcx, [rdx + 168]",
+    "mov r11, [rdx + 160]",
+    "lea r11, [r11 - {reserved}]",
+    "test dword ptr [rdx + 24], {disarms}",
+    "jnz 5f",
+    "test dword ptr [rdx], {has_xstate}",
+    "jz 5f",
+    // The kernel has changed the vector registers, those below and rsp, and no set of signals. So the way back
+    // needs no call. The frame is read before rsp leaves it. A word in the red zone outlives the change.
+    "mov [r11 - 8], rax",
+    "mov rdi, [rdx + 224]",
+    "mov rsi, rdx",
+    "mov eax, -1",
+    "mov edx, -1",
+    "xrstor64 [rdi]",
+    "mov rdx, rsi",
+    "mov rdi, [rdx + 104]", "mov rsi, [rdx + 112]", "mov rax, [rdx + 144]", "mov rdx, [rdx + 136]",
+    "mov rsp, r11",
+    "jmp qword ptr [rsp - 8]",
+    // The kernel has switched off the alternate stack, and switches it on again by `rt_sigreturn`.
+    "5: mov [rdx + 152], rcx",
+    "mov [rdx + 160], r11",
     "mov [rdx + 168], rax",
     "ret",
     "2: lea rax, [trap_int80]",
@@ -353,6 +378,8 @@ global_asm!(
     patience = const crate::patch::DISPATCHED_FIRST,
     table = sym OF_INTEREST,
     reserved = const RESERVED,
+    has_xstate = const UC_FP_XSTATE,
+    disarms = const SS_AUTODISARM as i32,
     all_but_sigsys = const !(crate::sys::SIGSYS_BIT as u32) as i32,
     frame = const FRAME,
     handle = sym crate::dispatch::handle,

@@ -122,6 +122,18 @@ static WAITING: List = List(UnsafeCell::new(
 /// The number of mappings that wait.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
+/// The vDSO's address while it waits, or 0.
+static WAITING_VDSO: AtomicU64 = AtomicU64::new(0);
+
+/// Takes on the vDSO like other code. Returns whether the program may use it.
+pub fn add_vdso(address: u64) -> bool {
+    if !spawn::dispatches() {
+        return rewrite_vdso(address);
+    }
+    WAITING_VDSO.store(address, Ordering::Relaxed);
+    true
+}
+
 /// Takes on a mapping of code: it is rewritten later, or now.
 pub fn add(mapping: Mapping) {
     if IS_OVER.load(Ordering::Relaxed) {
@@ -187,11 +199,20 @@ fn rewrite_waiting() {
         sys::close(file);
     }
     COUNT.store(0, Ordering::Relaxed);
+    let vdso = WAITING_VDSO.swap(0, Ordering::Relaxed);
+    if vdso != 0 {
+        // Its own pages become executable again, as the slots' do before.
+        rewrite_vdso(vdso);
+    }
     sys::set_mask(mask);
 }
 
 /// Notes that the program changes its mappings in a range. Code there does not wait any more.
 pub fn forget(at: u64, length: u64) {
+    let vdso = WAITING_VDSO.load(Ordering::Relaxed);
+    if at < vdso + MOST_OF_VDSO && vdso < at.saturating_add(length) {
+        WAITING_VDSO.store(0, Ordering::Relaxed);
+    }
     if COUNT.load(Ordering::Relaxed) == 0 {
         return;
     }
@@ -241,13 +262,15 @@ fn rewrite(mapping: Mapping) {
     unsafe { sys::munmap(view, size) };
 }
 
+/// The most bytes of a vDSO.
+const MOST_OF_VDSO: u64 = 16 * PAGE;
+
 /// Rewrites the calls in the vDSO, which is a file only in memory. Returns whether the program may use it.
-pub fn rewrite_vdso(address: u64) -> bool {
-    const MOST: u64 = 16 * PAGE;
+fn rewrite_vdso(address: u64) -> bool {
     // SAFETY: the kernel says that the vDSO is there. It has at least a page.
     let head = unsafe { core::slice::from_raw_parts(address as *const u8, PAGE as usize) };
     let span = Headers::parse(head).and_then(Headers::span);
-    let Some((0, length)) = span.filter(|(_, end)| *end <= MOST) else { return true };
+    let Some((0, length)) = span.filter(|(_, end)| *end <= MOST_OF_VDSO) else { return true };
     // SAFETY: its headers say that it has this length.
     let image = unsafe { core::slice::from_raw_parts(address as *const u8, length as usize) };
     let mapping =

@@ -46,6 +46,13 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 /// The first chunk's address. 0 before the pool is used, 1 while the memory is being reserved.
 static BASE: AtomicU64 = AtomicU64::new(0);
 
+/// The small mappings that the kernel makes before the pool is used. A program that starts and ends at once
+/// has fewer, and does not pay for chunks.
+const EARLY_MAPPINGS: u32 = 16;
+
+/// The number of these, and of all that were asked for before the pool had addresses.
+static EARLY: AtomicU32 = AtomicU32::new(0);
+
 /// Whether mappings may come from the pool.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
@@ -127,6 +134,9 @@ pub fn map(length: u64) -> Option<u64> {
     if !IS_ON.load(Ordering::Relaxed) || !(1..=MOST_PAGES * PAGE).contains(&length) {
         return None;
     }
+    if BASE.load(Ordering::Relaxed) == 0 && is_early() {
+        return None;
+    }
     let pages = page_end(length) / PAGE;
     let cpu = current_cpu();
     let (number, block, content) = find(cpu, pages).or_else(|| grow(cpu, pages))?;
@@ -142,6 +152,11 @@ pub fn map(length: u64) -> Option<u64> {
     chunk.begin_use(block);
     CPU[cpu].hits.fetch_add(1, Ordering::Relaxed);
     Some(at)
+}
+
+/// Returns whether this is one of the first mappings, which are the kernel's.
+fn is_early() -> bool {
+    EARLY.fetch_add(1, Ordering::Relaxed) < EARLY_MAPPINGS
 }
 
 /// Finds a free block among the first chunks of a list.
