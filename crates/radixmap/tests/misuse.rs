@@ -348,6 +348,30 @@ fn a_core_that_waits_for_itself_panics() {
     });
 }
 
+/// A copy sets several slots of the twin at once, but not the one that is held. It waits for exactly that one.
+#[cfg(debug_assertions)]
+#[test]
+fn a_copy_does_not_set_a_slot_that_is_held() {
+    for size in [1, BLOCK] {
+        on_map(|pin, map| {
+            let twin = Map::new(pin, map.domain()).unwrap();
+            let copied = 8 * size..16 * size;
+            fill(map, pin, copied.clone(), 2);
+            let held = 11 * size..12 * size;
+            let guard = twin.lock_range(pin, held.clone(), Always).unwrap();
+            let copy =
+                || map.lock_range(pin, copied.clone(), Always)?.copy_to(pin, &twin, |_| Ok(Some(Twin(4))));
+            let told = attempt(|| copy().unwrap()).unwrap_err();
+            assert!(told.contains(&format!("waits for keys {held:?}, which it holds itself")), "{told}");
+            drop(guard);
+            assert_eq!(values(&twin, pin, 0..KEY_END), []);
+            copy().unwrap();
+            let slots = (8..16).map(|at| (at * size..(at + 1) * size, 4));
+            assert_eq!(values(&twin, pin, 0..KEY_END), slots.collect::<Vec<_>>());
+        });
+    }
+}
+
 #[test]
 fn a_map_is_not_copied_to_itself() {
     on_map(|pin, map| {

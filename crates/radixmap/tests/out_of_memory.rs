@@ -231,3 +231,32 @@ fn a_copy() {
     };
     assert_eq!((0..).find(succeeds), Some(12), "two paths of three nodes of two blocks");
 }
+
+/// A value that was made for the twin is there, even if memory runs out: its maker may have counted it. The
+/// values of the leaf have different second words, so the twin's leaf needs a side.
+#[test]
+fn a_copy_loses_no_value_that_was_made_for_it() {
+    let _core = percore::threads::enter_any(CORES);
+    let pin = percore::pin();
+    let refcache = domain();
+    refcache.online(&pin);
+    let succeeds = |&left: &usize| {
+        let [map, twin] = [(); 2].map(|()| RadixMap::new(&pin, &refcache).unwrap());
+        for (key, value) in [(70, Twin(1)), (71, Twin(65)), (1 << 27, Twin(129))] {
+            let mut guard = map.lock_range(&pin, key..key + 1, Always).unwrap();
+            guard.fit(key..key + 1, value).unwrap();
+            guard.fill(value);
+        }
+        let mut made = Vec::with_capacity(3); // so that it allocates nothing later
+        let copied = with_allocations(left, || {
+            map.lock_all(&pin).copy_to(&pin, &twin, |run| {
+                made.push((run.keys(), run.value().0));
+                Ok(Some(run.value()))
+            })
+        });
+        assert_eq!(contents(&twin, &pin), made, "after {left} allocations");
+        copied.is_ok()
+    };
+    assert_eq!((0..).find(succeeds), Some(13), "as above, and a side");
+    settle(&refcache, &pin);
+}
