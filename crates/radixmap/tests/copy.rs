@@ -256,6 +256,17 @@ fn a_part_ends_at_a_key_with_a_value() {
     });
 }
 
+/// A leaf costs 28 slots and one for each run in it.
+#[test]
+fn a_leaf_costs_more_than_its_runs() {
+    on_two(|pin, map, _| {
+        [9, 512, 1024].into_iter().for_each(|key| fill(map, pin, key..key + 1, 2));
+        let end = |slots| map.extent(pin, 0..KEY_END, slots);
+        assert_eq!([end(0), end(1), end(29), end(30)], [9, 512, 512, 1024]);
+        assert_eq!(map.extent(pin, 5..20, 0), 9, "a range within a leaf");
+    });
+}
+
 /// A leaf of different values costs 540 slots. Two leaves are one part if at most 84 slots of their parent
 /// are in the range, because 28 + 84 + 2 * 540 is the most that two leaves and their parent may cost.
 #[test]

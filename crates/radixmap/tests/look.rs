@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use common::{CORES, Twin, domain, settle};
 use percore::{Pinned, pin};
-use radixmap::{Always, BLOCK, IfPresent, RadixMap};
+use radixmap::{Always, BLOCK, IfPresent, RadixMap, Value};
 use refcache::Refcache;
 
 type Map<'r> = RadixMap<Twin, &'r Refcache>;
@@ -109,6 +109,83 @@ fn values_that_agree_in_the_bits_of_the_mask_are_one_run() {
     ];
     assert_eq!(runs(mask), expected);
     assert_eq!(runs(u64::MAX).len() as u64, BLOCK - 1);
+    map.destroy(&pin);
+    settle(&refcache, &pin);
+}
+
+/// A number with a second word of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wide(u64, u64);
+
+impl Value for Wide {
+    fn to_words(self) -> (u64, u64) {
+        (self.0 << 12, self.1 << 1)
+    }
+    fn from_words(main: u64, second: u64) -> Self {
+        Self(main >> 12, second >> 1)
+    }
+}
+
+/// The values below key 256 differ in their second words only. Some fill sections, and some begin and end within one.
+#[test]
+fn values_with_other_second_words_are_other_runs() {
+    let _core = percore::threads::enter_any(CORES);
+    let (pin, refcache) = (pin(), domain());
+    refcache.online(&pin);
+    let map: RadixMap<Wide, &Refcache> = RadixMap::new(&pin, &refcache).unwrap();
+    let second = |key| match key {
+        0..64 => 1,
+        64..96 => 2,
+        96..101 => 3,
+        101..102 => 1,
+        102..128 => 6,
+        128..133 => 5,
+        133..150 | 152..200 => 7,
+        // Two of a group.
+        150..152 => 3,
+        200..201 => 3,
+        201..208 => 7,
+        208..240 => 5,
+        _ => 4,
+    };
+    let value = |key| Wide(if key < 256 { 7 } else { 8 }, second(key));
+    let mut expected: Vec<(Range<u64>, Wide)> = Vec::new();
+    for key in 0..BLOCK {
+        match expected.last_mut() {
+            Some((keys, last)) if *last == value(key) => keys.end = key + 1,
+            _ => expected.push((key..key + 1, value(key))),
+        }
+    }
+    for (keys, value) in &expected {
+        let mut guard = map.lock_range(&pin, keys.clone(), Always).unwrap();
+        guard.widen(keys.clone()).unwrap();
+        guard.fill(*value);
+    }
+    let mut runs = Vec::new();
+    let _all = map.look(&pin, 0..BLOCK, u64::MAX, |keys, value| {
+        runs.push((keys, value));
+        ControlFlow::<()>::Continue(())
+    });
+    assert_eq!(runs, expected);
+    map.destroy(&pin);
+    settle(&refcache, &pin);
+}
+
+/// A section of blocks is shown as one run, and no key twice.
+#[test]
+fn a_section_above_the_leaves_is_one_run() {
+    let _core = percore::threads::enter_any(CORES);
+    let (pin, refcache) = (pin(), domain());
+    refcache.online(&pin);
+    let map = Map::new(&pin, &refcache).unwrap();
+    let section = 16 * BLOCK..32 * BLOCK;
+    set(&map, &pin, section.clone(), Twin(2));
+    let mut runs = Vec::new();
+    let _all = map.look(&pin, 0..radixmap::KEY_END, u64::MAX, |keys, _| {
+        runs.push(keys);
+        ControlFlow::<()>::Continue(())
+    });
+    assert_eq!(runs, [section]);
     map.destroy(&pin);
     settle(&refcache, &pin);
 }

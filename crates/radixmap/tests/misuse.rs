@@ -124,6 +124,21 @@ fn a_part_of_a_slot_is_not_changed() {
     });
 }
 
+/// One of the ends is enough, and equal distances from the ends of two slots are no help.
+#[test]
+fn a_range_that_cuts_a_slot_at_one_end_is_not_filled() {
+    on_map(|pin, map| {
+        let held = FAR.start..FAR.end + (FAR.end - FAR.start);
+        fill(map, pin, held.clone(), 2);
+        let mut guard = map.lock_range(pin, held.clone(), Always).unwrap();
+        for keys in [FAR.start..FAR.end + 6, FAR.start + 5..held.end, FAR.start + 5..FAR.end + 5] {
+            assert!(attempt(|| guard.fill_in(keys.clone(), Twin(4))).is_err(), "{keys:?}");
+        }
+        guard.fill_in(FAR, Twin(2));
+        drop(guard);
+    });
+}
+
 /// Another core gets at the keys around, and the holder keeps its own.
 #[test]
 #[cfg_attr(miri, ignore = "thousands of slots by ways that the others take too")]
@@ -348,7 +363,7 @@ fn a_core_that_waits_for_itself_panics() {
     });
 }
 
-/// A copy sets several slots of the twin at once, but not the one that is held. It waits for exactly that one.
+/// A copy sets several slots of the twin at once, but not one that is held. It waits for exactly that one.
 #[cfg(debug_assertions)]
 #[test]
 fn a_copy_does_not_set_a_slot_that_is_held() {
