@@ -253,8 +253,8 @@ global_asm!(
     "jnz 5f",
     "test dword ptr [rdx], {has_xstate}",
     "jz 5f",
-    // The kernel has changed the vector registers, those below and rsp, and no set of signals. So the way back
-    // needs no call. The frame is read before rsp leaves it. A word in the red zone outlives the change.
+    // The kernel has changed the vector registers, those below and rsp, and no set of signals. So the way
+    // back needs no call. The frame is read before rsp leaves it. A word in the red zone outlives the change.
     "mov [r11 - 8], rax",
     "mov rdi, [rdx + 224]",
     "mov rsi, rdx",
