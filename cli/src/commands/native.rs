@@ -27,7 +27,9 @@ pub struct Arguments {
     /// a tenth of a second or until the next call of the pool.
     #[arg(long)]
     pool: bool,
-    /// Leave every call about memory to Linux, so that memory is inaccessible once it is unmapped
+    /// The same, but unmapped memory is inaccessible once munmap returns
+    ///
+    /// Each munmap protects its block by one call. Single pages of programs with threads are Linux's.
     #[arg(long, conflicts_with = "pool")]
     strict: bool,
     /// Print the pool's counters on stderr when the program exits

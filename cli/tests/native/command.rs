@@ -113,7 +113,7 @@ fn the_pool_is_used_and_counted() {
     };
     // Linux makes the first 16.
     assert!(mappings(&["--stats"]) >= 1000);
-    assert_eq!(mappings(&["--strict", "--stats"]), 0);
+    assert!(mappings(&["--strict", "--stats"]) >= 1000);
 }
 
 /// A child of `vfork` that ends without executing a program does not print the counters.

@@ -27,7 +27,7 @@ fn compare(program: &str, line: &str) {
     let [plain, pool, strict] = WAYS.map(|way| run(way, line, folder.path()));
     assert_eq!(plain.status, Some(0), "{plain:?}");
     assert_eq!(plain, pool, "{program} with the pool");
-    assert_eq!(plain, strict, "{program} without the pool");
+    assert_eq!(plain, strict, "{program} strictly");
 }
 
 fn run(way: &[&str], line: &str, folder: &Path) -> super::Seen {

@@ -47,13 +47,13 @@ const NOT_FOUND: u64 = 127;
 
 const USAGE: &[u8] = b"usage: pathreads [--pool | --strict] [--stats] [--] PROGRAM ARGUMENTS...";
 
-/// Whether every call about memory is the kernel's.
+/// Whether unmapped memory is inaccessible at once.
 static IS_STRICT: AtomicBool = AtomicBool::new(false);
 
 /// The process that prints counters at its end, or 0. A child that shares the memory is another one.
 static STATS_OF: AtomicU64 = AtomicU64::new(0);
 
-/// Returns whether every call about memory is the kernel's.
+/// Returns whether unmapped memory is inaccessible at once.
 pub fn is_strict() -> bool {
     IS_STRICT.load(Ordering::Relaxed)
 }
@@ -214,7 +214,7 @@ pub extern "C" fn boot(stack: *const u64) -> ! {
     let map = arguments_map(start, &program);
     let stack = make_stack(start, &program, named, &loaded);
     describe(map, Start { stack: stack as *const u64 });
-    if !is_strict() && spawn::dispatches() {
+    if spawn::dispatches() {
         pool::switch_on();
     }
     // SAFETY: the program is loaded, and its stack is made.

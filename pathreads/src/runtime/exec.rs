@@ -29,7 +29,7 @@ pub const SCRIPTS: usize = 5;
 /// The runtime, also if its file has gone.
 const RUNTIME: &[u8] = b"/proc/self/exe\0";
 
-/// The options by which the runtime is told that it was called from here: with the pool, and without.
+/// The options by which the runtime is told that it was called from here: lazily, and strictly.
 pub const OPTIONS: [&[u8]; 2] = [b"--exec\0", b"--exec-strict\0"];
 
 const X_OK: u64 = 1;

@@ -168,6 +168,11 @@ pub fn rewrite_if_due() {
     }
 }
 
+/// Returns whether the process may have several threads.
+pub fn has_threads() -> bool {
+    HAS_THREADS.load(Ordering::Relaxed)
+}
+
 /// Prepares for a second thread.
 pub fn begin_threads() {
     // First, so that code which a handler maps meanwhile does not wait.

@@ -8,7 +8,8 @@
 //!
 //! Freed blocks stay accessible for a while. For each CPU these are at most [`LAZY_BYTES`]. A call of
 //! the pool that finds more, or finds that some have been for [`LAZY_CYCLES`], revokes them all at
-//! once.
+//! once. With `--strict` they are inaccessible when `munmap` returns, and keep only their frames within
+//! this bound.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -19,6 +20,7 @@ use pathreads::{PAGE, page_end, page_start};
 use crate::sys::{
     self, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, NO_FILE, PROT_READ, PROT_WRITE, harmless, nr,
 };
+use crate::{boot, patch};
 
 /// The most bytes of freed blocks of a CPU that are still accessible.
 const LAZY_BYTES: u64 = 4 << 20;
@@ -138,12 +140,21 @@ pub fn map(length: u64) -> Option<u64> {
         return None;
     }
     let pages = page_end(length) / PAGE;
+    // Threads that protect single pages wait for each other, as those that map them do, and also clear them.
+    if pages == 1 && boot::is_strict() && patch::has_threads() {
+        return None;
+    }
     let cpu = current_cpu();
     let (number, block, content) = find(cpu, pages).or_else(|| grow(cpu, pages))?;
     let chunk = &CHUNK[number];
     let at = address(number) + block as u64 * pages * PAGE;
     if content == Content::Dirty {
         CPU[chunk.cpu()].lazy.fetch_sub(pages * PAGE, Ordering::Relaxed);
+        if boot::is_strict() && protect(at, pages * PAGE, PROT_READ | PROT_WRITE).is_err() {
+            CPU[chunk.cpu()].lazy.fetch_add(pages * PAGE, Ordering::Relaxed);
+            chunk.give(block, content);
+            return None;
+        }
         clear(at, pages);
     } else if content == Content::Gone && map_zeroes(at, pages * PAGE).is_err() {
         chunk.give(block, content);
@@ -245,6 +256,12 @@ fn clear(at: u64, pages: u64) {
     }
 }
 
+/// Changes what the program may do with a block.
+fn protect(at: u64, length: u64, protection: u64) -> sys::Result {
+    // SAFETY: the memory is a block that this thread has taken.
+    unsafe { sys::call(nr::MPROTECT, [at, length, protection]) }
+}
+
 fn drop_pages(at: u64, pages: u64) -> sys::Result {
     const MADV_DONTNEED: u64 = 4;
     // SAFETY: the memory is a block that this thread has taken. The program has unmapped it.
@@ -274,6 +291,10 @@ pub fn unmap(at: u64, length: u64) -> Unmapped {
     let chunk = &CHUNK[number];
     if chunk.end_use(block) {
         if !IS_ON.load(Ordering::Relaxed) {
+            return Unmapped::Kernels;
+        }
+        if boot::is_strict() && protect(at, length, 0).is_err() {
+            chunk.begin_kernels(block);
             return Unmapped::Kernels;
         }
         give_lazily(number, block, length);
