@@ -13,7 +13,9 @@ use std::thread;
 use common::{CORES, Twin, domain, settle};
 use fuzzing::attempt;
 use percore::Pinned;
-use radixmap::{Always, BLOCK, IfPresent, KEY_END, NodeCounters, OutOfMemory, RadixMap, Value};
+use radixmap::{
+    Always, BLOCK, Expand, IfDiffering, IfPresent, KEY_END, Never, NodeCounters, OutOfMemory, RadixMap, Value,
+};
 use refcache::Refcache;
 
 type Map<'r> = RadixMap<Twin, &'r Refcache>;
@@ -121,6 +123,25 @@ fn a_part_of_a_slot_is_not_changed() {
         guard.for_each_used(|run| assert!(run.whole().is_none()));
         drop(guard);
         assert_eq!(values(map, pin, FAR), [(FAR, 2)]);
+    });
+}
+
+/// However the range was locked.
+#[test]
+fn a_slot_with_a_value_that_does_not_stick_out_is_changed() {
+    fn change<E: Expand>(map: &Map<'_>, pin: &Pinned, expand: E) {
+        fill(map, pin, 0..4, 2);
+        map.lock_range(pin, 0..5, expand).unwrap().for_each(|entry| {
+            let is_used = entry.keys().start < 4;
+            assert_eq!(entry.used().map(|(mut entry, _)| entry.set(Twin(4))), is_used.then_some(()));
+        });
+        assert_eq!(values(map, pin, 0..5), [0, 1, 2, 3].map(|key| (key..key + 1, 4)));
+    }
+    on_map(|pin, map| {
+        change(map, pin, Always);
+        change(map, pin, IfPresent);
+        change(map, pin, IfDiffering);
+        change(map, pin, Never);
     });
 }
 
