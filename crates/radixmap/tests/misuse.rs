@@ -7,7 +7,9 @@ mod common;
 
 use std::mem;
 use std::ops::{ControlFlow, Range};
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use common::{CORES, Twin, domain, settle};
@@ -382,6 +384,47 @@ fn a_core_that_waits_for_itself_panics() {
                 .contains("which it holds itself")
         );
     });
+}
+
+/// A core that waits for another one may hold the keys around, one of them cut out of a larger slot.
+#[test]
+fn a_core_that_waits_for_another_does_not_panic() {
+    static WAITS: AtomicBool = AtomicBool::new(false);
+    let core = percore::threads::enter_any(CORES);
+    core.on_relax(|| WAITS.store(true, Release));
+    let pin = percore::pin();
+    let refcache = domain();
+    refcache.online(&pin);
+    let map = Map::new(&pin, &refcache).unwrap();
+    fill(&map, &pin, FAR, 2);
+    let around = [4..5, 6..7].map(|keys| map.lock_range(&pin, keys, Always).unwrap());
+    let cut = map.lock_key(&pin, FAR.start + 9).unwrap();
+    for key in [5, FAR.start + 10] {
+        WAITS.store(false, Release);
+        let held = Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _core = percore::threads::enter_any(CORES);
+                let pin = percore::pin();
+                refcache.online(&pin);
+                let guard = map.lock_range(&pin, key..key + 1, Always).unwrap();
+                held.wait();
+                while !WAITS.load(Acquire) {
+                    thread::yield_now();
+                }
+                drop(guard);
+                refcache.offline(&pin);
+            });
+            held.wait();
+            let waited = attempt(|| drop(map.lock_range(&pin, key..key + 1, Always).unwrap()));
+            WAITS.store(true, Release);
+            assert_eq!(waited, Ok(()), "key {key}");
+        });
+    }
+    drop((around, cut));
+    map.destroy(&pin);
+    settle(&refcache, &pin);
+    assert_eq!(refcache.garbage(), 0);
 }
 
 /// A copy sets several slots of the twin at once, but not one that is held. It waits for exactly that one.
