@@ -11,8 +11,8 @@
 
 enum { STEP = 65536 };
 
-/* Touches `bytes` bytes of new memory. It is mapped at once, because mmap fails with ENOMEM where a page fault has
- * the largest program killed. */
+/* Touches `bytes` bytes of new memory. It is mapped at once, because mmap fails with ENOMEM where a page
+ * fault has the largest program killed. */
 static void eat(long bytes)
 {
     char *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
