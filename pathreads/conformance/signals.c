@@ -359,9 +359,32 @@ __attribute__((target("avx"), noinline)) static int call_with_vectors(long lower
     return changed;
 }
 
+// Does the same with zmm16 to zmm31, which come last in a signal's frame.
+__attribute__((target("avx512f"), noinline)) static int call_with_upper_vectors(long lower) {
+    static unsigned char before[16][64], after[16][64];
+    for (int i = 0; i < 16 * 64; i++) before[i / 64][i % 64] = 1 + i * 7;
+    const unsigned char *from = before[0];
+    unsigned char *to = after[0];
+    __asm__ volatile(
+        ".macro each instruction\n.irp n, 16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n\\instruction \\n\n.endr\n.endm\n"
+        ".macro load_upper n\nvmovdqu64 64*(\\n-16)(%[from]), %%zmm\\n\n.endm\n"
+        ".macro store_upper n\nvmovdqu64 %%zmm\\n, 64*(\\n-16)(%[to])\n.endm\n"
+        "each load_upper\nmov %%rsp, %%rbx\nsub %[lower], %%rsp\nmov $110, %%eax\nsyscall\nmov %%rbx, %%rsp\neach store_upper\n"
+        ".purgem each\n.purgem load_upper\n.purgem store_upper\n"
+        : : [from] "r"(from), [to] "r"(to), [lower] "r"(lower)
+        : "rax", "rbx", "rcx", "r11", "memory", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24",
+          "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31");
+    int changed = 0;
+    for (int i = 0; i < 16; i++) changed += memcmp(before[i], after[i], 64) != 0;
+    return changed;
+}
+
 static void vector_registers_survive_calls(void) {
     int changed = 0;
-    for (long lower = 512; lower < 640; lower += 8) changed += __builtin_cpu_supports("avx") ? call_with_vectors(lower) : 0;
+    for (long lower = 512; lower < 640; lower += 8) {
+        if (__builtin_cpu_supports("avx")) changed += call_with_vectors(lower);
+        if (__builtin_cpu_supports("avx512f")) changed += call_with_upper_vectors(lower);
+    }
     SAY("%d\n", changed);
 }
 

@@ -27,7 +27,7 @@ pub struct Arguments {
     /// a tenth of a second or until the next call of the pool.
     #[arg(long)]
     pool: bool,
-    /// The same, but unmapped memory is inaccessible once munmap returns
+    /// Serve small mappings from the pool, too, but make unmapped memory inaccessible before munmap returns
     ///
     /// Each munmap protects its block by one call. Single pages of programs with threads are Linux's.
     #[arg(long, conflicts_with = "pool")]

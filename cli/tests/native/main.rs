@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// The ways to run a program: plainly, with the pool, and with the strict one.
+/// The ways to run a program: plainly, with the pool, and with the pool and `--strict`.
 const WAYS: [&[&str]; 3] = [&[], &["--pool"], &["--strict"]];
 
 /// Returns the runtime, which is built first if it has to be.

@@ -110,7 +110,7 @@ fn rules_hold_without_dispatch() {
     }
 }
 
-/// Unmapped memory stays accessible up to the documented bound, and not at all with the strict one.
+/// Unmapped memory stays accessible up to the documented bound, and not at all with `--strict`.
 #[test]
 fn unmapped_memory_is_accessible_within_the_bound() {
     let folder = tempfile::tempdir().unwrap();

@@ -254,17 +254,23 @@ global_asm!(
     "test dword ptr [rdx], {has_xstate}",
     "jz 5f",
     // The kernel has changed the vector registers, those below and rsp, and no set of signals. So the way
-    // back needs no call. The frame is read before rsp leaves it. A word in the red zone outlives the change.
-    "mov [r11 - 8], rax",
+    // back needs no call. The vector registers lie right below the program's red zone, so nothing is written
+    // there before the frame is read. The flags choose the way, because all registers are the program's then.
+    "mov r8, rax",
     "mov rdi, [rdx + 224]",
     "mov rsi, rdx",
     "mov eax, -1",
     "mov edx, -1",
     "xrstor64 [rdi]",
     "mov rdx, rsi",
+    "lea rsi, [trap_slow]",
+    "cmp r8, rsi",
+    "mov r8, [rdx + 40]",
     "mov rdi, [rdx + 104]", "mov rsi, [rdx + 112]", "mov rax, [rdx + 144]", "mov rdx, [rdx + 136]",
     "mov rsp, r11",
-    "jmp qword ptr [rsp - 8]",
+    "je trap_slow",
+    "jb trap_entry",
+    "jmp trap_int80",
     // The kernel has switched off the alternate stack, and switches it on again by `rt_sigreturn`.
     "5: mov [rdx + 152], rcx",
     "mov [rdx + 160], r11",
