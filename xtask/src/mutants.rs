@@ -83,17 +83,17 @@ pub fn orderings(words: &[&str]) -> Result<bool> {
 
 fn run(request: &Request<'_>, sites: &Sites) -> Result<()> {
     let tree = Tree::update()?;
-    let mut results = Results::open(request.name, digest(&sites.texts))?;
+    let mut results = Results::open(&format!("orderings-{}", request.name), digest(&sites.texts))?;
     let models = Models::measure(&tree, request.name, &mut results)?;
     for mutant in &sites.mutants {
-        if request.wants(mutant, results.outcome(mutant)) {
+        if request.wants(mutant, results.outcome(&mutant.key())) {
             let start = Instant::now();
             let outcome = outcome_of(mutant, sites, &tree, &models)?;
             println!("{mutant}: {outcome} ({} s)", start.elapsed().as_secs());
-            results.record(mutant, outcome)?;
+            results.record(&mutant.key(), outcome)?;
         }
     }
-    println!("{}: {}", request.name, results.summary(&sites.mutants));
+    println!("{}: {}", request.name, results.summary(sites.mutants.iter().map(Mutant::key)));
     Ok(())
 }
 

@@ -1,25 +1,49 @@
-//! The command `cargo xtask mutants logic CRATE [--shard K/N]` changes the logic of a crate at one place
-//! after the other, by cargo-mutants, and runs the crate's tests on each mutant.
+//! The command `cargo xtask mutants logic CRATE` changes the logic of a crate at one place after the other,
+//! and runs the tests on each mutant until one fails.
 //!
-//! All mutants of the larger crates take days. A shard is every N-th mutant, and the nightly tests run
-//! another shard each day, so that all mutants have been run after N days.
+//! cargo-mutants lists the mutants. Nearly all of them are put into one build, each behind a switch (see
+//! `switches.rs`), because a build for each mutant would take days. The others, such as changes of constants,
+//! are built one at a time. The results stay in `target/mutants/logic-CRATE.tsv`, and the next call continues
+//! from there. They are discarded when the crate's source changes.
+//!
+//! A shard is every N-th mutant. The nightly tests run another shard each day.
 
-use std::path::Path;
+mod build;
+mod judge;
+mod listing;
+mod switches;
+
+use std::num::NonZero;
+use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, available_parallelism};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::root;
-use crate::shell::target_dir;
+use super::digest;
+use super::results::{Outcome, Results};
+use super::tree::Tree;
+use build::Builder;
+use judge::Judges;
+use listing::Mutant;
 
 /// A crate with mutants of its logic.
 struct Target {
     name: &'static str,
     /// Number of shards, so that one of them takes about an hour on two cores.
-    shards: u64,
+    shards: usize,
     /// The packages whose tests judge a mutant.
     judges: &'static [&'static str],
+}
+
+impl Target {
+    /// Returns the path of the crate's `lib.rs`.
+    fn root_file(&self) -> PathBuf {
+        PathBuf::from(format!("crates/{}/src/lib.rs", self.name))
+    }
 }
 
 const TARGETS: [Target; 6] = [
@@ -31,17 +55,51 @@ const TARGETS: [Target; 6] = [
     Target { name: "vm-trees", shards: 20, judges: &["radixvm-vm-trees", "radixvm-vm-testkit"] },
 ];
 
-/// Status of cargo-mutants if mutants survived, and if tests did not end.
-const SURVIVED: i32 = 2;
-const TIMED_OUT: i32 = 3;
+/// The parsed command line.
+struct Request<'a> {
+    target: &'a Target,
+    /// The mutants K, K + N, K + 2N and so on.
+    shard: (usize, usize),
+    /// Only the mutants with this text in their names, whether they have been tried or not.
+    only: Option<&'a str>,
+    /// Whether the mutants that survived are tried again.
+    survivors: bool,
+}
+
+impl<'a> Request<'a> {
+    fn parse(words: &[&'a str]) -> Result<Self> {
+        let (name, mut rest) = words.split_first().context("which crate?")?;
+        let mut request = Request { target: target(name)?, shard: (0, 1), only: None, survivors: false };
+        while let Some((option, after)) = rest.split_first() {
+            rest = after;
+            let mut value = || {
+                let (value, after) = rest.split_first().with_context(|| format!("{option} what?"))?;
+                rest = after;
+                Ok::<_, anyhow::Error>(*value)
+            };
+            match *option {
+                "--shard" => request.shard = parse_shard(value()?)?,
+                "--only" => request.only = Some(value()?),
+                "--survivors" => request.survivors = true,
+                unknown => bail!("there is no option {unknown}: --shard K/N, --only TEXT or --survivors"),
+            }
+        }
+        Ok(request)
+    }
+
+    /// Returns whether this mutant is to be run, after `before` was its outcome.
+    fn wants(&self, mutant: &Mutant, before: Option<&Outcome>) -> bool {
+        match (self.only, before) {
+            (Some(text), _) => mutant.name.contains(text),
+            (None, None) => mutant.id as usize % self.shard.1 == self.shard.0,
+            (None, Some(outcome)) => self.survivors && *outcome == Outcome::Survived,
+        }
+    }
+}
 
 /// Runs the mutants that the words after `mutants logic` ask for. Returns whether all of them were run.
 pub fn run(words: &[&str]) -> Result<bool> {
-    match words {
-        [name] => shard_of(target(name)?, "0/1"),
-        [name, "--shard", shard] => shard_of(target(name)?, shard),
-        _ => bail!("mutants logic CRATE [--shard K/N]"),
-    }
+    run_request(&Request::parse(words)?)
 }
 
 /// Returns the names of the crates.
@@ -53,7 +111,8 @@ pub fn crates() -> impl Iterator<Item = &'static str> {
 pub fn run_today(name: &str) -> Result<bool> {
     let target = target(name)?;
     let day = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() / (24 * 60 * 60);
-    shard_of(target, &format!("{}/{}", day % target.shards, target.shards))
+    let shard = (usize::try_from(day)? % target.shards, target.shards);
+    run_request(&Request { target, shard, only: None, survivors: false })
 }
 
 /// Returns whether cargo-mutants is installed.
@@ -72,49 +131,90 @@ fn target(name: &str) -> Result<&'static Target> {
         .with_context(|| format!("{name}: not one of {}", known()))
 }
 
-/// Runs the mutants K, K + N, K + 2N and so on.
-fn shard_of(target: &Target, shard: &str) -> Result<bool> {
-    ensure!(is_possible(), "cargo-mutants is missing: cargo install cargo-mutants --locked");
-    let folder = target_dir("mutants").join(folder_name(target.name, shard)?);
-    let mut command = command(target, shard, &folder);
-    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
-    println!("{}, shard {shard}: the results are in {}", target.name, folder.display());
-    Ok(matches!(status.code(), Some(0 | SURVIVED | TIMED_OUT)))
-}
-
-/// Returns a name such as `logic-refcache-3-of-10`.
-fn folder_name(name: &str, shard: &str) -> Result<String> {
+/// Reads a shard such as `3/10`.
+fn parse_shard(shard: &str) -> Result<(usize, usize)> {
     let numbers = shard.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
-    let (k, n): (u64, u64) = numbers.with_context(|| format!("--shard {shard}: write K/N, such as 3/10"))?;
+    let (k, n) = numbers.with_context(|| format!("--shard {shard}: write K/N, such as 3/10"))?;
     ensure!(k < n, "--shard {shard}: K is 0 to N - 1");
-    Ok(format!("logic-{name}-{k}-of-{n}"))
+    Ok((k, n))
 }
 
-fn command(target: &Target, shard: &str, folder: &Path) -> Command {
-    let mut command = Command::new("cargo");
-    command.current_dir(root()).args(["mutants", "--sharding", "round-robin"]);
-    command.args(["--package", &format!("radixvm-{}", target.name), "--shard", shard]);
-    command.args(target.judges.iter().map(|judge| format!("--test-package={judge}")));
-    command.arg("--output").arg(folder);
-    command
+fn run_request(request: &Request<'_>) -> Result<bool> {
+    ensure!(is_possible(), "cargo-mutants is missing: cargo install cargo-mutants --locked");
+    let name = request.target.name;
+    let mutants = listing::mutants_of(&format!("radixvm-{name}"))?;
+    let tree = Tree::update()?;
+    let builder = Builder::new(&tree, request.target, &mutants)?;
+    let results = Results::open(&format!("logic-{name}"), digest(builder.texts()))?;
+    let wanted: Vec<&Mutant> =
+        mutants.iter().filter(|mutant| request.wants(mutant, results.outcome(&mutant.name))).collect();
+    let results = Mutex::new(results);
+    judge(&builder, &mutants, &wanted, &results)?;
+    let results = results.into_inner().expect("no thread panicked");
+    println!("{name}: {}", results.summary(mutants.iter().map(|mutant| &mutant.name)));
+    Ok(true)
+}
+
+/// Runs the mutants `wanted`: those behind switches at the same time, the others one after the other.
+fn judge(builder: &Builder<'_>, all: &[Mutant], wanted: &[&Mutant], results: &Mutex<Results>) -> Result<()> {
+    let (switched, binaries) = builder.build_all(all)?;
+    let judges = Judges::measure(binaries)?;
+    let (together, alone): (Vec<&Mutant>, Vec<&Mutant>) =
+        wanted.iter().partition(|mutant| switched.contains(&mutant.id));
+    println!(
+        "{} mutants are in one build, whose tests take {} s; {} have builds of their own",
+        together.len(),
+        judges.time().as_secs(),
+        alone.len()
+    );
+    judge_together(&judges, &together, results)?;
+    for mutant in alone {
+        let outcome = match builder.build_one(mutant)? {
+            Some(binaries) => judges.with(&binaries).judge(0)?,
+            None => Outcome::Unbuilt,
+        };
+        record(results, mutant, outcome)?;
+    }
+    Ok(())
+}
+
+fn judge_together(judges: &Judges, mutants: &[&Mutant], results: &Mutex<Results>) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+            record(results, mutant, judges.judge(mutant.id)?)?;
+        }
+        Ok(())
+    };
+    let workers = available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
+    })
+}
+
+fn record(results: &Mutex<Results>, mutant: &Mutant, outcome: Outcome) -> Result<()> {
+    println!("{} {}: {outcome}", mutant.id, mutant.name);
+    results.lock().expect("no thread panicked").record(&mutant.name, outcome)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::root;
 
     #[test]
-    fn a_shard_has_a_folder_of_its_own() {
-        assert_eq!(folder_name("rcu", "2/3").unwrap(), "logic-rcu-2-of-3");
+    fn a_shard_is_a_number_below_another() {
+        assert_eq!(parse_shard("2/3").unwrap(), (2, 3));
         for wrong in ["3/3", "1", "a/3", "1/", "1/0"] {
-            assert!(folder_name("rcu", wrong).is_err(), "{wrong}");
+            assert!(parse_shard(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn each_target_is_a_crate_with_mutants_of_its_own() {
         for target in &TARGETS {
-            assert!(root().join("crates").join(target.name).join("src/lib.rs").exists(), "{}", target.name);
+            assert!(root().join(target.root_file()).exists(), "{}", target.name);
         }
         assert!(target("sync").is_err());
     }

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::mutants::sites::Mutant;
 use crate::shell::target_dir;
 
 /// The outcome of a mutant.
@@ -65,9 +64,10 @@ pub struct Results {
 }
 
 impl Results {
-    /// Reads the results of the crate so far, if its source was in the state `digest` then.
+    /// Reads the results so far of the mutants `name`, such as `logic-vm`, if the source was in the state
+    /// `digest` then.
     pub fn open(name: &str, digest: String) -> Result<Self> {
-        let file = target_dir("mutants").join(format!("orderings-{name}.tsv"));
+        let file = target_dir("mutants").join(format!("{name}.tsv"));
         let text = fs::read_to_string(&file).unwrap_or_default();
         let mut results = Results { file, digest, times: BTreeMap::new(), outcomes: BTreeMap::new() };
         results.read(&text);
@@ -118,21 +118,21 @@ impl Results {
     }
 
     /// Returns the outcome of the mutant, if it was run.
-    pub fn outcome(&self, mutant: &Mutant) -> Option<&Outcome> {
-        self.outcomes.get(&mutant.key())
+    pub fn outcome(&self, mutant: &str) -> Option<&Outcome> {
+        self.outcomes.get(mutant)
     }
 
-    pub fn record(&mut self, mutant: &Mutant, outcome: Outcome) -> Result<()> {
-        self.outcomes.insert(mutant.key(), outcome);
+    pub fn record(&mut self, mutant: &str, outcome: Outcome) -> Result<()> {
+        self.outcomes.insert(mutant.to_owned(), outcome);
         Ok(fs::write(&self.file, self.text())?)
     }
 
     /// Returns the number of these mutants by outcome.
-    pub fn summary(&self, mutants: &[Mutant]) -> String {
+    pub fn summary(&self, mutants: impl Iterator<Item: AsRef<str>>) -> String {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for mutant in mutants {
             *counts
-                .entry(self.outcome(mutant).map_or("not run", |outcome| outcome.words().0))
+                .entry(self.outcome(mutant.as_ref()).map_or("not run", |outcome| outcome.words().0))
                 .or_default() += 1;
         }
         let parts: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();

@@ -43,7 +43,7 @@ impl Tree {
     }
 
     /// Writes a file, unless it has this content.
-    fn write(&self, file: &Path, content: &[u8]) -> Result<()> {
+    pub fn write(&self, file: &Path, content: &[u8]) -> Result<()> {
         let path = self.0.join(file);
         if fs::read(&path).is_ok_and(|now| now == content) {
             return Ok(());
