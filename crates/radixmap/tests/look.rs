@@ -191,6 +191,22 @@ fn a_section_above_the_leaves_is_one_run() {
     settle(&refcache, &pin);
 }
 
+/// The keys of a slot follow from its place in its node, wherever in the node the look begins.
+#[test]
+fn a_look_from_the_middle_of_a_node() {
+    let _core = percore::threads::enter_any(CORES);
+    let (pin, refcache) = (pin(), domain());
+    refcache.online(&pin);
+    let map = Map::new(&pin, &refcache).unwrap();
+    let (block, keys) = (300 * BLOCK..301 * BLOCK, 200 * BLOCK + 5..400 * BLOCK);
+    set(&map, &pin, block.clone(), Twin(2));
+    set(&map, &pin, 350 * BLOCK + 7..350 * BLOCK + 9, Twin(3));
+    let expected = [(block, Twin(2)), (350 * BLOCK + 7..350 * BLOCK + 9, Twin(3))];
+    assert_eq!(seen(&map, &pin, keys), expected);
+    map.destroy(&pin);
+    settle(&refcache, &pin);
+}
+
 /// Keys that never change.
 const STILL: [u64; 3] = [0, 3 * BLOCK - 1, 5 * BLOCK];
 /// A key that always has a value, in a block that is folded again and again.

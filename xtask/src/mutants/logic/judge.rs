@@ -13,7 +13,7 @@ use crate::mutants::results::Outcome;
 
 /// The factor by which tests may be slower on a mutant than without one, and an addition, for a busy machine.
 const SLOWDOWN: u32 = 5;
-const SLACK: Duration = Duration::from_secs(20);
+const SLACK: Duration = Duration::from_secs(10);
 /// The same for the first try: another binary may kill a mutant sooner than one that does not end.
 const FIRST_SLOWDOWN: u32 = 2;
 const FIRST_SLACK: Duration = Duration::from_secs(1);
@@ -58,8 +58,8 @@ impl Judges {
         Judges(self.0.iter().filter_map(|(old, time)| Some((same(old)?.clone(), *time))).collect())
     }
 
-    /// Runs the binaries on the mutant until one fails. Those that do not end soon are tried again last. The
-    /// number 0 stands for a build without switches.
+    /// Runs the binaries on the mutant until one fails. Those that do not end soon are tried again for longer:
+    /// last, or as soon as there are two of them. The number 0 stands for a build without switches.
     pub fn judge(&self, mutant: u32) -> Result<Outcome> {
         let mut slow = Vec::new();
         for (binary, time) in &self.0 {
@@ -68,16 +68,26 @@ impl Judges {
                 End::Failed(test) => return Ok(killed_by(binary, &test)),
                 End::TimedOut => slow.push((binary, *time * SLOWDOWN + SLACK)),
             }
-        }
-        for (binary, limit) in slow {
-            match run(binary, mutant, limit)? {
-                End::Passed => {}
-                End::Failed(test) => return Ok(killed_by(binary, &test)),
-                End::TimedOut => return Ok(Outcome::TimedOut(binary.stem())),
+            if slow.len() == 2
+                && let Some(outcome) = try_longer(&mut slow, mutant)?
+            {
+                return Ok(outcome);
             }
         }
-        Ok(Outcome::Survived)
+        Ok(try_longer(&mut slow, mutant)?.unwrap_or(Outcome::Survived))
     }
+}
+
+/// Runs these binaries on the mutant, each for its time, until one fails or does not end.
+fn try_longer(slow: &mut Vec<(&Binary, Duration)>, mutant: u32) -> Result<Option<Outcome>> {
+    for (binary, limit) in slow.drain(..) {
+        match run(binary, mutant, limit)? {
+            End::Passed => {}
+            End::Failed(test) => return Ok(Some(killed_by(binary, &test))),
+            End::TimedOut => return Ok(Some(Outcome::TimedOut(binary.stem()))),
+        }
+    }
+    Ok(None)
 }
 
 fn killed_by(binary: &Binary, test: &str) -> Outcome {
