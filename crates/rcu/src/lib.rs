@@ -66,6 +66,7 @@
 //! | `queue.rs` | callbacks that wait for their epoch, and orphans |
 //! | `reclaim.rs` | deferring, running, forcing, waiting |
 //! | `owned.rs` | a value in a block with room for its callback |
+//! | `word.rs` | words with counted references, which readers use without counting them |
 //! | `handle.rs` | how a structure holds its domain |
 #![cfg_attr(not(loom), no_std)]
 #![warn(missing_debug_implementations)]
@@ -78,6 +79,7 @@ mod local;
 mod owned;
 mod queue;
 mod reclaim;
+mod word;
 
 use percore::PerCore;
 use sync::CachePadded;
@@ -87,6 +89,7 @@ pub use handle::Handle;
 pub use local::Guard;
 pub use owned::{OutOfMemory, Owned};
 pub use queue::{Callback, Head};
+pub use word::{Counted, Found, LoanCell, Loaned, Removed, Word, Words};
 
 /// The sizes of a [`Domain`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

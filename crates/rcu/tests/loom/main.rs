@@ -7,3 +7,4 @@
 mod callbacks;
 mod machine;
 mod readers;
+mod words;

@@ -1,0 +1,439 @@
+//! Words that hold counted references, which readers use without counting them.
+//!
+//! A [`Word`] holds one counted reference to an object, for instance an `Arc`, and a mark. Its writers have a
+//! lock of their own. Its readers have none and write no shared line.
+//!
+//! | word | meaning | changes to |
+//! |---|---|---|
+//! | 0 | free | reserved, or a reference |
+//! | [`RESERVED`](Found::Reserved) | a writer will put a reference here | free, or a reference |
+//! | pointer | a reference, not marked | marked, free, or another reference |
+//! | pointer + `MARK` | the same, marked | not marked, free, or another reference |
+//!
+//! A reader may use the object in three ways:
+//! - while it stays pinned and is not quiescent ([`Word::peek`]),
+//! - by counting a reference of its own ([`Word::get`]),
+//! - by a *loan*, in its core's [`LoanCell`], which becomes a counted reference only if the core is about to
+//!   be quiescent, or another flow is about to run on it ([`LoanCell::keep`]).
+//!
+//! Invariants:
+//! 1. Only the holder of the writers' lock changes a word. So a change is a load and a store.
+//! 2. A reference that was taken out of a word ([`Removed`]) is dropped after a grace period that begins
+//!    after the store. So the object lives, and its count is not 0, as long as a reader that loaded the word
+//!    before is in its read section. It may add to the count. The reference is dropped at once only if no
+//!    other core can be reading the word.
+//! 3. A [`Loaned`] stands for one reference: either the cell of its core names the object, or it is counted.
+//!    It is in the cell only until `keep`, so in one read section.
+//! 4. A cell belongs to the flow that runs on its core. If the cell names the object of a `Loaned` that is
+//!    given back, that loan or one to the same object is in the cell, and the rest are counted. It does not
+//!    matter which, because they are all of one flow.
+//! 5. Words that moved to a larger array ([`Words::move_to`]) keep their bits, for readers that found the
+//!    smaller one, but hold no reference any more. The reader's view ends with its read section, and the
+//!    references that the larger array loses meanwhile are covered by 2.
+//!
+//! Orderings: the store of a reference is Release, and the load of readers Acquire, so that they see the
+//! object complete. All else is ordered by the domain: a callback runs after every read section that was
+//! open.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::Deref;
+use core::ptr;
+
+use percore::Pinned;
+use sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use crate::Domain;
+use crate::owned::Owned;
+
+const MARK: usize = 1 << 1;
+const RESERVED: *mut () = ptr::without_provenance_mut(1 << 2);
+/// The lowest address of an object.
+const FIRST: usize = 1 << 3;
+
+/// A counted reference that fits a word. Cloning adds to the count, dropping subtracts.
+///
+/// # Safety
+/// `from_word` of what `into_word` returned gives the same reference back, and `target` of it the object.
+/// Bits 1 and 2 of the address are 0, and it is at least 8. A clone can be made of a reference that another
+/// core uses, and dropped on any core.
+pub unsafe trait Counted: Clone + Deref<Target: Sized> + Send + Sync + 'static {
+    /// Turns the reference into a pointer.
+    fn into_word(self) -> *mut ();
+
+    /// Turns the pointer back into the reference.
+    ///
+    /// # Safety
+    /// The pointer came from `into_word`, and stands for a reference that the caller has.
+    unsafe fn from_word(word: *mut ()) -> Self;
+
+    /// Returns the object's address.
+    fn target(word: *mut ()) -> *const Self::Target;
+}
+
+// SAFETY: an `Arc` is a pointer to its value here, which is aligned as counts are.
+unsafe impl<T: Send + Sync + 'static> Counted for Arc<T> {
+    fn into_word(self) -> *mut () {
+        const { assert!(align_of::<T>() >= FIRST) };
+        Arc::into_raw(self).cast_mut().cast()
+    }
+
+    unsafe fn from_word(word: *mut ()) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Arc::from_raw(word.cast::<T>()) }
+    }
+
+    fn target(word: *mut ()) -> *const T {
+        word.cast()
+    }
+}
+
+/// The content of a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing.
+    Free,
+    /// Nothing yet.
+    Reserved,
+    /// A reference.
+    Reference {
+        /// The mark beside it.
+        marked: bool,
+    },
+}
+
+/// A word that may hold a counted reference. See the module.
+pub struct Word<P: Counted> {
+    word: AtomicPtr<()>,
+    _holds: PhantomData<P>,
+}
+
+impl<P: Counted> Word<P> {
+    sync::const_unless_loom! {
+        /// Makes a free word.
+        pub fn new() -> Self {
+            Self { word: AtomicPtr::new(ptr::null_mut()), _holds: PhantomData }
+        }
+    }
+
+    /// Returns what the word holds. Only the holder of the writers' lock can rely on it.
+    #[inline]
+    pub fn look(&self) -> Found {
+        // Relaxed: the object is not accessed.
+        match self.word.load(Ordering::Relaxed) {
+            word if word.is_null() => Found::Free,
+            word if word == RESERVED => Found::Reserved,
+            word => Found::Reference { marked: word.addr() & MARK != 0 },
+        }
+    }
+
+    /// Returns the object, if there is one, while the caller is in a read section: it stays pinned and is not
+    /// quiescent. `pin` stands for that.
+    #[inline]
+    pub fn peek<'a>(&'a self, _pin: &'a Pinned) -> Option<&'a P::Target> {
+        // SAFETY: invariant 2.
+        self.load().map(|word| unsafe { &*P::target(word) })
+    }
+
+    /// Returns a counted reference, if the word holds one.
+    #[inline]
+    pub fn get(&self, _pin: &Pinned) -> Option<P> {
+        // SAFETY: by invariant 2 there is a reference until this core is quiescent.
+        self.load().map(|word| unsafe { counted(word) })
+    }
+
+    /// Replaces what the word holds, and returns the reference that it held. The caller has the writers'
+    /// lock.
+    #[inline]
+    pub fn put(&self, new: P, marked: bool) -> Option<Removed<P>> {
+        let word = new.into_word();
+        self.exchange(if marked { word.map_addr(|address| address | MARK) } else { word })
+    }
+
+    /// Frees the word, and returns the reference that it held. The caller has the writers' lock.
+    #[inline]
+    pub fn take(&self) -> Option<Removed<P>> {
+        self.exchange(ptr::null_mut())
+    }
+
+    /// Reserves the word, which is free. The caller has the writers' lock.
+    pub fn reserve(&self) {
+        self.word.store(RESERVED, Ordering::Relaxed);
+    }
+
+    /// Sets or clears the mark of a word that holds a reference. The caller has the writers' lock.
+    pub fn set_mark(&self, marked: bool) {
+        if let Some(word) = self.load() {
+            // Release: readers that find the object by this store see it complete.
+            let word = word.map_addr(|address| if marked { address | MARK } else { address });
+            self.word.store(word, Ordering::Release);
+        }
+    }
+
+    fn exchange(&self, new: *mut ()) -> Option<Removed<P>> {
+        let old = self.load();
+        // Release: see the module.
+        self.word.store(new, Ordering::Release);
+        // SAFETY: the word does not hold the reference any more.
+        old.map(|word| Removed(ManuallyDrop::new(unsafe { P::from_word(word) })))
+    }
+
+    /// Returns the pointer without its mark, if the word holds a reference.
+    #[inline(always)]
+    fn load(&self) -> Option<*mut ()> {
+        // Acquire: see the module.
+        let word = self.word.load(Ordering::Acquire);
+        (word.addr() >= FIRST).then(|| word.map_addr(|address| address & !MARK))
+    }
+}
+
+/// Returns one more reference.
+///
+/// # Safety
+/// The word stands for a reference that is not dropped meanwhile.
+unsafe fn counted<P: Counted>(word: *mut ()) -> P {
+    // SAFETY: the caller's promise. The reference itself is not dropped here.
+    unsafe { ManuallyDrop::new(P::from_word(word)) }.deref().clone()
+}
+
+impl<P: Counted> Default for Word<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Counted> Drop for Word<P> {
+    /// Drops the reference at once. No core reads the word any more.
+    fn drop(&mut self) {
+        if let Some(word) = self.load() {
+            // SAFETY: the word is the caller's alone. Its memory is freed after its readers have finished.
+            drop(unsafe { P::from_word(word) });
+        }
+    }
+}
+
+impl<P: Counted> fmt::Debug for Word<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.look().fmt(f)
+    }
+}
+
+/// A reference that was taken out of a word. Readers may still use the object without a count, so it is
+/// [retired](Domain::retire_removed). Ignoring it leaks the reference.
+#[must_use = "a reference that is not retired is leaked"]
+pub struct Removed<P: Counted>(ManuallyDrop<P>);
+
+impl<P: Counted> Removed<P> {
+    /// Drops the reference at once.
+    ///
+    /// # Safety
+    /// No other core can be using the object by the word, and this core has no loan of it.
+    pub unsafe fn drop_now(self) {
+        drop(ManuallyDrop::into_inner(self.0));
+    }
+}
+
+impl<P: Counted> Deref for Removed<P> {
+    type Target = P::Target;
+    fn deref(&self) -> &P::Target {
+        &self.0
+    }
+}
+
+impl<P: Counted> fmt::Debug for Removed<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(Removed)")
+    }
+}
+
+impl Domain {
+    /// Drops the reference after a grace period, on some core.
+    ///
+    /// # Errors
+    /// Returns the reference if there is no memory for the callback. The caller may then
+    /// [`synchronize`](Self::synchronize) and drop it.
+    ///
+    /// # Panics
+    /// Panics if this core is offline.
+    pub fn retire_removed<P: Counted>(&self, pin: &Pinned, removed: Removed<P>) -> Result<(), Removed<P>> {
+        // The room comes first, because `try_new` drops its value when it fails.
+        match Owned::try_new(None) {
+            Ok(mut room) => {
+                *room = Some(ManuallyDrop::into_inner(removed.0));
+                self.retire(pin, room);
+                Ok(())
+            }
+            Err(_) => Err(removed),
+        }
+    }
+}
+
+/// Words that move together to a larger array.
+pub struct Words<P: Counted> {
+    words: Box<[Word<P>]>,
+    /// Set when another array holds the references. Relaxed: changed under the writers' lock, and read when
+    /// no core uses the array any more.
+    moved: AtomicBool,
+}
+
+impl<P: Counted> Words<P> {
+    /// Makes an array of these words.
+    pub fn new(words: Box<[Word<P>]>) -> Self {
+        Self { words, moved: AtomicBool::new(false) }
+    }
+
+    /// Moves all references to `larger`, whose words are free. Readers still find the objects here. The
+    /// caller has the writers' lock, publishes `larger` before it releases that, and retires this array.
+    ///
+    /// # Panics
+    /// Panics if `larger` has fewer words, or if this array has moved before.
+    pub fn move_to(&self, larger: &Self) {
+        assert!(self.words.len() <= larger.words.len(), "words are moved to a larger array");
+        assert!(!self.moved.swap(true, Ordering::Relaxed), "words are moved once");
+        for (old, new) in self.words.iter().zip(&larger.words) {
+            // Relaxed: `larger` is not published yet, and this thread has the lock.
+            new.word.store(old.word.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+}
+
+impl<P: Counted> Deref for Words<P> {
+    type Target = [Word<P>];
+    #[inline(always)]
+    fn deref(&self) -> &[Word<P>] {
+        &self.words
+    }
+}
+
+impl<P: Counted> Drop for Words<P> {
+    fn drop(&mut self) {
+        if self.moved.load(Ordering::Relaxed) {
+            self.words.iter().for_each(|word| word.word.store(ptr::null_mut(), Ordering::Relaxed));
+        }
+    }
+}
+
+impl<P: Counted> fmt::Debug for Words<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.words.fmt(f)
+    }
+}
+
+/// The object that the flow on one core uses without counting it, or none. Accessed by its core only. All
+/// accesses are Relaxed.
+#[derive(Debug)]
+pub struct LoanCell<P> {
+    lent: AtomicPtr<()>,
+    _lends: PhantomData<P>,
+}
+
+/// A loan of an object. It is given back on the core where its flow then runs ([`LoanCell::give_back`]).
+/// Dropping it leaks a reference.
+#[must_use = "a loan that is not given back leaks a reference"]
+pub struct Loaned<P: Counted> {
+    word: *mut (),
+    _lends: PhantomData<P>,
+}
+
+impl<P: Counted> LoanCell<P> {
+    sync::const_unless_loom! {
+        /// Makes a cell without a loan.
+        pub fn new() -> Self {
+            Self { lent: AtomicPtr::new(ptr::null_mut()), _lends: PhantomData }
+        }
+    }
+
+    /// Lends the object that `word` holds, if it holds one. A second object at once is counted.
+    ///
+    /// # Safety
+    /// The cell is that of the caller's core, which is online in the domain of the word's readers, and calls
+    /// [`keep`](Self::keep) before it is quiescent and before another flow runs on it.
+    #[inline(always)]
+    pub unsafe fn lend(&self, _pin: &Pinned, word: &Word<P>) -> Option<Loaned<P>> {
+        let word = word.load()?;
+        if self.lent.load(Ordering::Relaxed).is_null() {
+            self.lent.store(word, Ordering::Relaxed);
+        } else {
+            // SAFETY: by invariant 2 there is a reference until this core is quiescent.
+            unsafe { add_one::<P>(word) }
+        }
+        Some(Loaned { word, _lends: PhantomData })
+    }
+
+    /// Counts the loan in the cell, if there is one. The cell is that of the caller's core.
+    #[inline]
+    pub fn keep(&self, _pin: &Pinned) {
+        let word = self.lent.load(Ordering::Relaxed);
+        if !word.is_null() {
+            self.lent.store(ptr::null_mut(), Ordering::Relaxed);
+            // SAFETY: the loan began in this read section (invariant 3), so as in `lend`.
+            unsafe { add_one::<P>(word) }
+        }
+    }
+
+    /// Ends a loan. The cell is that of the caller's core.
+    ///
+    /// # Safety
+    /// The loan was made by the caller's flow.
+    #[inline(always)]
+    pub unsafe fn give_back(&self, _pin: &Pinned, loan: Loaned<P>) {
+        if self.lent.load(Ordering::Relaxed) == loan.word {
+            self.lent.store(ptr::null_mut(), Ordering::Relaxed);
+        } else {
+            // SAFETY: the loan is counted (invariants 3 and 4).
+            unsafe { drop_one::<P>(loan.word) }
+        }
+    }
+}
+
+impl<P: Counted> Default for LoanCell<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Counted> Loaned<P> {
+    /// Returns a counted reference.
+    pub fn counted(&self) -> P {
+        // SAFETY: the loan stands for a reference that stays while it is borrowed.
+        unsafe { counted(self.word) }
+    }
+}
+
+impl<P: Counted> Deref for Loaned<P> {
+    type Target = P::Target;
+    #[inline(always)]
+    fn deref(&self) -> &P::Target {
+        // SAFETY: as in `counted`.
+        unsafe { &*P::target(self.word) }
+    }
+}
+
+impl<P: Counted> fmt::Debug for Loaned<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(Loaned)")
+    }
+}
+
+/// Adds a reference that a loan stands for.
+///
+/// # Safety
+/// As for `counted`.
+#[cold]
+unsafe fn add_one<P: Counted>(word: *mut ()) {
+    // SAFETY: the caller's promise.
+    let _loan = ManuallyDrop::new(unsafe { counted::<P>(word) });
+}
+
+/// Drops a counted reference.
+///
+/// # Safety
+/// The caller has it.
+#[cold]
+unsafe fn drop_one<P: Counted>(word: *mut ()) {
+    // SAFETY: the caller's promise.
+    drop(unsafe { P::from_word(word) });
+}
