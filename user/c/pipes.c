@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -171,6 +172,39 @@ static void records(void)
     check("whole records", whole);
 }
 
+static int parked[2];
+
+static void *park(void *unused)
+{
+    char byte;
+    (void)unused;
+    return read(parked[0], &byte, 1) == 0 ? NULL : &parked;
+}
+
+/* Another thread uses the descriptors, asleep. Ends close at once all the same, also those of a child that
+ * shared the descriptors with the threads. */
+static void ends_beside_a_thread(void)
+{
+    int ends[2], go[2];
+    char byte;
+    void *wrong;
+    pthread_t thread;
+    check("parked", pipe(parked) == 0 && pthread_create(&thread, NULL, park, NULL) == 0);
+    check("no writer", pipe2(ends, O_NONBLOCK) == 0 && close(ends[1]) == 0 && read(ends[0], &byte, 1) == 0 && close(ends[0]) == 0);
+    check("no reader left", pipe2(ends, O_NONBLOCK) == 0 && close(ends[0]) == 0 && fails(write(ends[1], "x", 1), EPIPE) && close(ends[1]) == 0);
+    check("replaced", pipe2(ends, O_NONBLOCK) == 0 && dup2(ends[0], ends[1]) == ends[1] && read(ends[0], &byte, 1) == 0);
+    close(ends[0]), close(ends[1]);
+    check("before the child", pipe2(ends, O_NONBLOCK) == 0 && pipe(go) == 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(read(go[0], &byte, 1) != 1);
+    check("the child writes on", close(ends[1]) == 0 && fails(read(ends[0], &byte, 1), EAGAIN));
+    check("the child is gone", write(go[1], "g", 1) == 1 && waitpid(child, NULL, 0) == child && read(ends[0], &byte, 1) == 0);
+    close(ends[0]), close(go[0]), close(go[1]);
+    check("parked until the last writer goes", close(parked[1]) == 0 && pthread_join(thread, &wrong) == 0 && wrong == NULL);
+    close(parked[0]);
+}
+
 int main(int argc, char **argv)
 {
     int pairs = argc == 3 ? atoi(argv[1]) : 0;
@@ -183,6 +217,7 @@ int main(int argc, char **argv)
     conversations(pairs);
     records();
     interruption();
+    ends_beside_a_thread();
     printf("pipes: %s\n", failures ? "FAILED" : "done");
     return failures != 0;
 }

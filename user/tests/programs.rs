@@ -122,6 +122,13 @@ fn calls_touch_what_their_kinds_say() {
 }
 
 #[test]
+fn readers_share_a_file() {
+    let report = json(env!("CARGO_BIN_EXE_readers"), "--threads 3 --pages 2 --iterations 10 --json");
+    assert_eq!((&report["rounds"], &report["pages"]), (&30.into(), &2.into()), "{report}");
+    assert_eq!(run(env!("CARGO_BIN_EXE_readers"), "--pages 65").status.code(), Some(2));
+}
+
+#[test]
 fn neighbours_map_and_touch_every_round() {
     for (threads, pages) in [(1, 1), (2, 7), (65, 2)] {
         let line = format!("--threads {threads} --pages {pages} --iterations 10 --json");

@@ -239,6 +239,13 @@ fn counting_references_to_one_node_shares_nothing() {
     on_radix("neighbours", "2,4,12", &["neighbours"]).iter().for_each(is_private);
 }
 
+/// The threads read one page of one file, which they have open by one descriptor. A look-up that takes the
+/// table's lock, or counts the file, would move a line in each round.
+#[test]
+fn reading_one_open_file_shares_nothing() {
+    on_radix("readers", GATED, &["readers"]).iter().for_each(is_private);
+}
+
 /// The transfers are the page and the hand-over, with one interrupt. They do not depend on other threads.
 #[test]
 fn pipeline_costs_the_same_at_every_size() {
