@@ -6,6 +6,7 @@ use core::any::Any;
 use abi::Errno;
 use abi::file::{POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFREG};
 
+use super::holders::Holders;
 use super::page_cache::PageCache;
 
 /// Readable and writable without waiting.
@@ -85,6 +86,15 @@ pub trait Content: Send + Sync {
     fn waiting(&self, at: u64) -> u64 {
         self.len().saturating_sub(at)
     }
+
+    /// Returns the count of the descriptors and calls that keep it open, if it tells another end when there
+    /// are none left.
+    fn holders(&self) -> Option<&Holders> {
+        None
+    }
+
+    /// Tells the other end that this one is closed. Called when the last of the [`Holders`] has left.
+    fn closed(&self) {}
 
     /// Returns what a descriptor stands for that is no file, such as a process.
     fn stands_for(&self) -> Option<&dyn Any> {

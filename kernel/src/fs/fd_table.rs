@@ -1,12 +1,13 @@
 //! The descriptors of a process.
 //!
-//! Threads share the table, and processes may, under a spin lock that is held for one look or change only.
-//! Files are dropped after the lock is released, because closing one may wake a task. The table counts its
-//! users. It is closed when the last one leaves, although other tasks may hold a reference to it for a while.
+//! Threads share the table, and processes may. A look-up takes no lock and writes no shared line: it reads
+//! the slot and borrows the file (`mm/lending.rs`). Changes take a spin lock, which is held for one look or
+//! change only. Files are closed after the lock is released, because that may wake a task. The table counts
+//! its users. It is closed when the last one leaves, although other tasks may hold a reference to it for a
+//! while.
 //!
 //! A call that may still fail once it knows a descriptor's number reserves the number. No call finds, closes
 //! or replaces it until the file is there, so nothing has to be undone by number.
-//!
 //!
 //! ```text
 //!   parent's table ──▶ descriptors ◀── child's table           after a fork
@@ -14,27 +15,47 @@
 //! ```
 //! A child's table shares its parent's descriptors until one of the two changes its own. A fork therefore
 //! counts no file, and processes that inherited the same files fork without sharing the cache lines of the
-//! files' counts. A file closes when the last descriptor of it goes, at once, as the other end of a pipe
-//! expects. The fork allocates the room for both copies, because a fork may fail and closing a descriptor may
-//! not.
+//! files' counts. The fork allocates the room for both copies, because a fork may fail and closing a
+//! descriptor may not.
+//!
+//! A file has two counts:
+//!
+//! | count | of | when it becomes 0 |
+//! |---|---|---|
+//! | of its ends (`holders.rs`), only for pipes | slots, each once however many tables share it, and calls that read or write it | the other end is told, at once |
+//! | of its memory (`Arc`) | slots, mappings, calls that slept or paused, and slots that threads may have read a moment ago | the memory is freed |
+//!
+//! Invariants:
+//! 1. A slot in use keeps its file open. The slots keep their files until the last of their tables has left,
+//!    which `Slots::tables` counts exactly.
+//! 2. A thread looks descriptors up in its own table only, of which it is a user. Others take the lock
+//!    ([`FdTable::get`]). So if the caller is the table's only user, no core is reading the slots without the
+//!    lock, and what it takes out goes at once. Otherwise it goes after a grace period of RCU.
+//! 3. A thread that finds a file whose ends are closed looks again: the number is closed or has another file.
+//!    So no call reads or writes a pipe after its other end was told of the close, and a `dup2` onto an open
+//!    number is never seen as a number that is not open.
+//!
+//! Orderings: those of `rcu::Word`. `users` is AcqRel when a thread leaves and Acquire when another asks
+//! whether it is alone: the look-ups of the threads that left have ended.
 
 mod reserved;
 mod slots;
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::mem;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::Errno;
 use abi::file::{O_RDONLY, O_WRONLY};
-use sync::SpinLock;
+use percore::{Pinned, pin};
+use rcu::{Found, Removed, Word};
+use sync::{SpinGuard, SpinLock};
 
 pub use self::reserved::Reserved;
-use self::slots::{Descriptor, Descriptors, Slot, Slots, exclusive, grow};
+use self::slots::{Closed, Slot, Slots, fill, is_marked, is_open};
 use super::console;
-use super::open_file::OpenFile;
+use super::open_file::{InUse, OpenFile, Opened};
 use crate::mm::fallible;
+use crate::mm::lending::{self, Borrowed};
 use crate::mm::static_or_arc::StaticOrArc;
 
 /// RLIMIT_NOFILE: every descriptor is below this.
@@ -43,46 +64,128 @@ const END: usize = MAX_FILES as usize;
 
 /// The table of descriptors.
 pub struct FdTable {
-    descriptors: SpinLock<Descriptors>,
+    /// Its slots, always there. Only a table that has them alone changes them.
+    slots: Word<Arc<Slots>>,
+    /// The lock of all changes. It protects the room for a copy of the slots, which is there as long as they
+    /// may be shared. No slot is reserved while they are.
+    room: SpinLock<Option<Arc<Slots>>>,
     /// The threads that use it.
     users: AtomicUsize,
+}
+
+/// The table during a change, with its lock held.
+struct Writer<'t> {
+    table: &'t FdTable,
+    pin: &'t Pinned,
+    room: SpinGuard<'t, Option<Arc<Slots>>>,
+    /// Slots that were replaced: shared ones, and those that had to grow.
+    shared: Option<Removed<Arc<Slots>>>,
+    small: Option<Removed<Arc<Slots>>>,
+}
+
+impl<'t> Writer<'t> {
+    fn slots(&self) -> &'t Slots {
+        self.table.slots(self.pin)
+    }
+
+    /// Returns slot `fd`, which is made if there is none.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    fn grown(&mut self, fd: usize) -> Result<&'t Slot, Errno> {
+        if fd >= self.slots().len() {
+            let larger = Slots::new(fd + 1)?;
+            self.slots().move_to(&larger);
+            self.small = self.table.slots.put(larger, false);
+        }
+        self.slots().get(fd).ok_or(Errno::EBADF)
+    }
+
+    /// Replaces the slots by copies of those that satisfy `stays`, if they may be shared.
+    fn unshare(&mut self, stays: impl Fn(&Slot) -> bool) {
+        let Some(room) = self.room.take() else { return };
+        if !self.slots().is_exclusive() {
+            room.copy_from(self.pin, self.slots().used(), stays);
+            self.shared = self.table.slots.put(room, false);
+        }
+    }
+
+    /// Releases the lock, and then the slots that were replaced.
+    fn end(self) {
+        let Self { table, pin, room, shared, small } = self;
+        drop(room);
+        if let Some(slots) = shared {
+            slots.leave(pin);
+            lending::discard(slots, table.is_alone());
+        }
+        if let Some(slots) = small {
+            lending::discard(slots, table.is_alone());
+        }
+    }
 }
 
 impl FdTable {
     /// Creates a table with standard input, output and error.
     pub fn new_stdio() -> Result<Arc<Self>, Errno> {
+        let table = Self::of(Slots::new(0)?, None)?;
         let [input, output, errors] = console::nodes()?;
-        let mut slots = Vec::new();
         for (node, flags) in [(input, O_RDONLY), (output, O_WRONLY), (errors, O_WRONLY)] {
-            let file = OpenFile::new(node, flags)?.into_static()?;
-            fallible::push(&mut slots, Slot::Open(Descriptor { file, close_on_exec: false }))?;
+            table.add(OpenFile::new(node, flags)?.into_static()?, 0, false)?;
         }
-        Self::with(slots)
+        Ok(table)
     }
 
-    fn with(slots: Slots) -> Result<Arc<Self>, Errno> {
-        Self::of(Descriptors { slots: fallible::arc(slots)?, room: None })
+    fn of(slots: Arc<Slots>, room: Option<Arc<Slots>>) -> Result<Arc<Self>, Errno> {
+        let table = Self { slots: Word::new(), room: SpinLock::new(room), users: AtomicUsize::new(0) };
+        let _nothing = table.slots.put(slots, false);
+        fallible::arc(table)
     }
 
-    fn of(descriptors: Descriptors) -> Result<Arc<Self>, Errno> {
-        fallible::arc(Self { descriptors: SpinLock::new(descriptors), users: AtomicUsize::new(0) })
-    }
-
-    /// Creates a table with the same open files.
+    /// Creates a table with the same open files. The slots are shared, or copied if a thread has reserved
+    /// some here.
     pub fn copy(&self) -> Result<Arc<Self>, Errno> {
-        let copy = self.descriptors.lock().copy()?;
-        Self::of(copy)
+        let pin = pin();
+        let mut room = self.room.lock();
+        let used = self.slots(&pin).used();
+        let copy = Slots::new(used.len())?;
+        if used.iter().any(|slot| slot.look() == Found::Reserved) {
+            copy.copy_from(&pin, used, is_open);
+            drop(room);
+            return Self::of(copy, None);
+        }
+        if room.is_none() {
+            *room = Some(Slots::new(used.len())?);
+        }
+        let shared = self.slots.get(&pin).map(Slots::shared);
+        drop(room);
+        Self::of(shared.ok_or(Errno::ENOMEM)?, Some(copy))
     }
 
-    /// Calls `change` with the slots, after copying them if another table shares them. The shared slots are
-    /// dropped without the lock, because this may be the last reference to them.
-    fn change<R>(&self, change: impl FnOnce(&mut Slots) -> R) -> R {
-        let mut descriptors = self.descriptors.lock();
-        let old = descriptors.unshare(|_| true);
-        let changed = change(exclusive(&mut descriptors.slots));
-        drop(descriptors);
-        drop(old);
+    /// Calls `change` with the table locked, after copying the slots if another table shares them.
+    fn change<R>(&self, change: impl FnOnce(&mut Writer<'_>) -> R) -> R {
+        self.write(|_| true, change)
+    }
+
+    /// Does the same, but copies only the slots that satisfy `stays`.
+    fn write<R>(&self, stays: impl Fn(&Slot) -> bool, change: impl FnOnce(&mut Writer<'_>) -> R) -> R {
+        let pin = &pin();
+        let mut writer = Writer { table: self, pin, room: self.room.lock(), shared: None, small: None };
+        writer.unshare(stays);
+        let changed = change(&mut writer);
+        writer.end();
         changed
+    }
+
+    #[inline(always)]
+    fn slots<'p>(&'p self, pin: &'p Pinned) -> &'p Slots {
+        self.slots.peek(pin).unwrap_or_else(|| unreachable!("a table has slots"))
+    }
+
+    /// Returns the slot of a number that is in the table. The number may not be open.
+    #[inline(always)]
+    fn slot<'p>(&'p self, pin: &'p Pinned, fd: i32) -> Result<&'p Slot, Errno> {
+        // A negative number is too large.
+        self.slots(pin).get(fd as u32 as usize).ok_or(Errno::EBADF)
     }
 
     /// Counts a thread that begins to use it.
@@ -93,7 +196,7 @@ impl FdTable {
 
     /// Counts a thread less, and closes all descriptors if it was the last.
     pub fn leave(&self) {
-        // AcqRel: all changes by the other threads come before the end.
+        // AcqRel: all changes by the other threads come before the end, and their look-ups have ended.
         if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.close_all();
         }
@@ -101,29 +204,75 @@ impl FdTable {
 
     /// Returns whether several threads use it.
     pub fn is_shared(&self) -> bool {
-        // Relaxed: if a thread asks about its own table and is its only user, it stays the only one.
-        self.users.load(Ordering::Relaxed) > 1
+        !self.is_alone()
     }
 
-    /// Returns the file behind descriptor `fd`.
+    /// Returns whether no thread but the caller, who uses it or has left it last, looks descriptors up in it.
+    fn is_alone(&self) -> bool {
+        // Acquire: pairs with `leave`. If a thread asks about its own table and is its only user, it stays
+        // the only one.
+        self.users.load(Ordering::Acquire) <= 1
+    }
+
+    /// Lends the file behind descriptor `fd` to the caller, who is a user of the table.
+    ///
+    /// # Errors
+    /// EBADF if it is not open.
+    #[inline]
+    pub fn borrow(&self, fd: i32) -> Result<Borrowed, Errno> {
+        let pin = pin();
+        lending::borrow(&pin, self.slot(&pin, fd)?).ok_or(Errno::EBADF)
+    }
+
+    /// Does the same, and keeps the file open meanwhile.
+    ///
+    /// # Errors
+    /// EBADF if it is not open.
+    #[inline]
+    pub fn in_use(&self, fd: i32) -> Result<InUse, Errno> {
+        loop {
+            // A file that is closed by now has left its slot, or is about to: invariant 3.
+            if let Some(file) = InUse::new(self.borrow(fd)?) {
+                return Ok(file);
+            }
+        }
+    }
+
+    /// Returns the file behind descriptor `fd` of the caller's table, for one more descriptor.
+    ///
+    /// # Errors
+    /// EBADF if it is not open.
+    pub fn opened(&self, fd: i32) -> Result<Opened, Errno> {
+        loop {
+            if let Some(file) = Opened::new(self.borrow(fd)?.counted()) {
+                return Ok(file);
+            }
+        }
+    }
+
+    /// Returns the file behind descriptor `fd` of any table.
     ///
     /// # Errors
     /// EBADF if it is not open.
     pub fn get(&self, fd: i32) -> Result<StaticOrArc<OpenFile>, Errno> {
-        self.with_descriptor(fd, |descriptor| descriptor.file.clone())
-    }
-
-    fn with_descriptor<R>(&self, fd: i32, f: impl FnOnce(&Descriptor) -> R) -> Result<R, Errno> {
-        let slots = &self.descriptors.lock().slots;
-        let slot = usize::try_from(fd).ok().and_then(|fd| slots.get(fd)).ok_or(Errno::EBADF)?;
-        match slot {
-            Slot::Open(descriptor) => Ok(f(descriptor)),
-            Slot::Free | Slot::Reserved => Err(Errno::EBADF),
-        }
+        let pin = pin();
+        let _lock = self.room.lock();
+        self.slot(&pin, fd)?.get(&pin).ok_or(Errno::EBADF)
     }
 
     /// Puts `file` at the lowest free descriptor from `lowest` on and returns that.
+    ///
+    /// # Errors
+    /// EMFILE, ENOMEM, EBADF if it was closed before.
     pub fn add(&self, file: StaticOrArc<OpenFile>, lowest: usize, close_on_exec: bool) -> Result<i32, Errno> {
+        self.add_opened(Opened::new(file).ok_or(Errno::EBADF)?, lowest, close_on_exec)
+    }
+
+    /// Does the same with a file that is kept open.
+    ///
+    /// # Errors
+    /// EMFILE, ENOMEM.
+    pub fn add_opened(&self, file: Opened, lowest: usize, close_on_exec: bool) -> Result<i32, Errno> {
         Ok(self.reserve(lowest)?.fill(file, close_on_exec))
     }
 
@@ -131,40 +280,50 @@ impl FdTable {
     ///
     /// # Errors
     /// EBADF beyond the limit, EBUSY if another call has reserved the number, ENOMEM.
-    pub fn put(&self, file: StaticOrArc<OpenFile>, fd: usize, close_on_exec: bool) -> Result<i32, Errno> {
+    pub fn put(&self, file: Opened, fd: usize, close_on_exec: bool) -> Result<i32, Errno> {
         if fd >= END {
             return Err(Errno::EBADF);
         }
-        let mut slot = Slot::Open(Descriptor { file, close_on_exec });
-        // A file that is closed, or cannot be put there, is dropped when the table is not locked any more.
-        self.change(|slots| {
-            grow(slots, fd)?;
-            match slots.get_mut(fd).ok_or(Errno::EBADF)? {
-                Slot::Reserved => return Err(Errno::EBUSY),
-                place => mem::swap(place, &mut slot),
-            }
-            Ok(fd as i32)
-        })
+        let mut file = Some(file);
+        let closed = self.change(|writer| match writer.grown(fd)? {
+            slot if slot.look() == Found::Reserved => Err(Errno::EBUSY),
+            // A file that cannot be put there is released when the table is not locked any more.
+            slot => Ok(file.take().and_then(|file| fill(slot, file, close_on_exec))),
+        })?;
+        closed.into_iter().for_each(|closed| self.release(closed));
+        Ok(fd as i32)
     }
 
     /// Closes `fd`.
     pub fn close(&self, fd: i32) -> Result<(), Errno> {
-        self.with_descriptor(fd, |_| ())?;
-        let closed = self.change(|slots| {
-            let slot = slots.get_mut(fd as usize).filter(|slot| slot.is_open());
-            slot.map(|slot| mem::replace(slot, Slot::Free))
+        if !is_open(self.slot(&pin(), fd)?) {
+            return Err(Errno::EBADF);
+        }
+        let closed = self.change(|writer| {
+            let slot = writer.slots().get(fd as usize).filter(|slot| is_open(slot));
+            slot.and_then(Slot::take)
         });
-        closed.map(drop).ok_or(Errno::EBADF)
+        self.release(closed.ok_or(Errno::EBADF)?);
+        Ok(())
     }
 
-    /// Closes everything.
+    /// Releases a file whose descriptor is closed.
+    fn release(&self, closed: Closed) {
+        closed.leave();
+        lending::discard(closed, self.is_alone());
+    }
+
+    /// Closes everything. The caller has left the table last.
     fn close_all(&self) {
-        let mut descriptors = self.descriptors.lock();
         // Shared slots are not copied only to be closed.
-        let shared = descriptors.room.take().map(|room| mem::replace(&mut descriptors.slots, room));
-        let mine = mem::take(exclusive(&mut descriptors.slots));
-        drop(descriptors);
-        drop((shared, mine));
+        if self.write(|_| false, |writer| writer.shared.is_some()) {
+            return;
+        }
+        let mut next = self.next_open(0);
+        while let Some(fd) = next {
+            let _closed = self.close(fd as i32);
+            next = self.next_open(fd + 1);
+        }
     }
 
     /// Closes every descriptor from `first` to `last`, both included.
@@ -186,14 +345,11 @@ impl FdTable {
 
     /// Closes every descriptor with close-on-exec. The caller is the only user of the table.
     pub fn close_on_exec_all(&self) {
-        let closes = |slot: &Slot| matches!(slot, Slot::Open(descriptor) if descriptor.close_on_exec);
-        let next = |from: usize| {
-            self.descriptors.lock().slots.iter().skip(from).position(closes).map(|at| from + at)
-        };
+        let next = |from: usize| self.next(from, is_marked);
         let mut from = next(0);
         if from.is_some() {
             // The copy leaves out the files that are closed next, so that they are not counted first.
-            let _old = self.descriptors.lock().unshare(|slot| !closes(slot));
+            self.write(|slot| !is_marked(slot), |_| ());
         }
         while let Some(fd) = from {
             let _closed = self.close(fd as i32);
@@ -203,7 +359,10 @@ impl FdTable {
 
     /// Returns whether `fd` closes on exec.
     pub fn close_on_exec(&self, fd: i32) -> Result<bool, Errno> {
-        self.with_descriptor(fd, |descriptor| descriptor.close_on_exec)
+        match self.slot(&pin(), fd)?.look() {
+            Found::Reference { marked } => Ok(marked),
+            Found::Free | Found::Reserved => Err(Errno::EBADF),
+        }
     }
 
     /// Sets or clears close-on-exec of `fd`.
@@ -211,9 +370,9 @@ impl FdTable {
         if self.close_on_exec(fd)? == value {
             return Ok(());
         }
-        self.change(|slots| match slots.get_mut(fd as usize) {
-            Some(Slot::Open(descriptor)) => {
-                descriptor.close_on_exec = value;
+        self.change(|writer| match writer.slots().get(fd as usize) {
+            Some(slot) if is_open(slot) => {
+                slot.set_mark(value);
                 Ok(())
             }
             _ => Err(Errno::EBADF),
@@ -222,7 +381,19 @@ impl FdTable {
 
     /// Returns the lowest open descriptor from `from` on.
     pub fn next_open(&self, from: usize) -> Option<usize> {
-        let slots = &self.descriptors.lock().slots;
-        slots.iter().enumerate().skip(from).find(|(_, slot)| slot.is_open()).map(|(fd, _)| fd)
+        self.next(from, is_open)
+    }
+
+    fn next(&self, from: usize, is: impl Fn(&Slot) -> bool) -> Option<usize> {
+        let pin = pin();
+        let _lock = self.room.lock();
+        self.slots(&pin).iter().skip(from).position(is).map(|at| from + at)
+    }
+}
+
+impl Drop for FdTable {
+    fn drop(&mut self) {
+        let pin = pin();
+        self.slots(&pin).leave(&pin);
     }
 }

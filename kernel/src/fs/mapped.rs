@@ -16,6 +16,7 @@ use crate::mm::{self, Files};
 
 impl Files for Above {
     type Source = Source;
+    type Open = OpenFile;
 }
 
 /// The file or memory that a record and its copies show. An open file keeps its pages, so they are not

@@ -37,6 +37,7 @@ mod fail_alloc;
 mod fd_table;
 pub mod folder;
 mod fs_context;
+mod holders;
 mod image;
 mod mapped;
 pub mod memory_file;
@@ -58,7 +59,7 @@ pub use fd_table::{FdTable, MAX_FILES, Reserved};
 pub use fs_context::FsContext;
 pub use image::BadImage;
 pub use mapped::Source;
-pub use open_file::OpenFile;
+pub use open_file::{InUse, OpenFile, Opened};
 
 use crate::mm::static_or_arc::StaticOrArc;
 use node::{Node, Volume};

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
+use core::ops::Deref;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use abi::Errno;
@@ -14,11 +15,13 @@ use sync::SpinLock;
 
 use super::content::Content;
 use super::folder;
+use super::holders::Holders;
 use super::node::{Body, Node};
 use super::page_cache::PageCache;
 use super::path::{self, Found};
 use crate::bytes::{copy_prefix, tail};
 use crate::mm::fallible::{self, Text};
+use crate::mm::lending::Borrowed;
 use crate::mm::static_or_arc::StaticOrArc;
 
 /// Flags that matter during `open` only.
@@ -36,6 +39,8 @@ pub struct OpenFile {
     /// The position of the next read or write. It is locked during a transfer, so that threads do not read
     /// the same bytes twice.
     pub position: SpinLock<u64>,
+    /// Whether its contents count what keeps them open. It is kept here because every call asks.
+    has_holders: bool,
 }
 
 impl OpenFile {
@@ -64,7 +69,32 @@ impl OpenFile {
             _ => node,
         };
         let flags = AtomicU32::new(flags & !OPENING);
-        fallible::arc(Self { node, place, flags, position: SpinLock::new(0) }).map(StaticOrArc::from)
+        let has_holders = node.content().is_some_and(|content| content.holders().is_some());
+        fallible::arc(Self { node, place, flags, position: SpinLock::new(0), has_holders })
+            .map(StaticOrArc::from)
+    }
+
+    /// Counts a descriptor or a call that keeps it open. Returns false if it was closed before.
+    #[inline]
+    fn join(&self) -> bool {
+        !self.has_holders || self.node.content().and_then(Content::holders).is_none_or(Holders::join)
+    }
+
+    /// Counts a descriptor or a call less, and tells the other end if it was the last.
+    #[inline]
+    pub(super) fn leave(&self) {
+        if self.has_holders {
+            self.leave_end();
+        }
+    }
+
+    #[cold]
+    fn leave_end(&self) {
+        if let Some(content) = self.node.content()
+            && content.holders().is_some_and(Holders::leave)
+        {
+            content.closed();
+        }
     }
 
     /// Returns the node that is open.
@@ -164,6 +194,55 @@ impl OpenFile {
     /// Returns its pages, if they can be mapped.
     pub fn pages(&self) -> Option<&Arc<PageCache>> {
         self.node.content()?.pages()
+    }
+}
+
+/// An open file for a descriptor, which keeps it open.
+pub struct Opened(Option<StaticOrArc<OpenFile>>);
+
+impl Opened {
+    /// Keeps `file` open, or returns `None` if it was closed before.
+    pub fn new(file: StaticOrArc<OpenFile>) -> Option<Self> {
+        file.join().then(|| Self(Some(file)))
+    }
+
+    /// Returns the file, unless it was taken. The caller keeps it open, until it calls [`OpenFile::leave`].
+    pub(super) fn take(mut self) -> Option<StaticOrArc<OpenFile>> {
+        self.0.take()
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Some(file) = &self.0 {
+            file.leave();
+        }
+    }
+}
+
+/// An open file that a call uses, and that does not close meanwhile.
+pub struct InUse(Borrowed);
+
+impl InUse {
+    /// Keeps `file` open, or returns `None` if it was closed before.
+    #[inline]
+    pub fn new(file: Borrowed) -> Option<Self> {
+        file.join().then(|| Self(file))
+    }
+}
+
+impl Deref for InUse {
+    type Target = OpenFile;
+    #[inline(always)]
+    fn deref(&self) -> &OpenFile {
+        &self.0
+    }
+}
+
+impl Drop for InUse {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 

@@ -1,7 +1,8 @@
 //! Pipes of 64 KiB.
 //!
 //! A transfer into the pipe has at most a page, and goes in whole or not at all. That is the atomicity that
-//! POSIX requires of writes up to `PIPE_BUF`. An end closes when its last descriptor does.
+//! POSIX requires of writes up to `PIPE_BUF`. An end closes when its last descriptor does, and no call uses
+//! it any more.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -11,6 +12,7 @@ use abi::file::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFI
 use sync::SpinLock;
 
 use super::content::{Content, WriteAt};
+use super::holders::Holders;
 use super::node::{Node, Volume};
 use super::page_cache::PAGE;
 use super::readiness;
@@ -47,8 +49,8 @@ pub fn new() -> Result<[StaticOrArc<Node>; 2], Errno> {
     let pipe = Pipe { state: SpinLock::new(state), readers: WaitQueue::new(), writers: WaitQueue::new() };
     let pipe = fallible::arc(pipe)?;
     Ok([
-        Node::file(Volume::System, 0o600, ReadEnd(pipe.clone()))?,
-        Node::file(Volume::System, 0o600, WriteEnd(pipe))?,
+        Node::file(Volume::System, 0o600, ReadEnd(pipe.clone(), Holders::new()))?,
+        Node::file(Volume::System, 0o600, WriteEnd(pipe, Holders::new()))?,
     ])
 }
 
@@ -100,6 +102,14 @@ impl State {
         Ok(done)
     }
 
+    /// Closes an end. The bytes go with the second one, though the pipe itself may stay for its readers.
+    fn close(&mut self, end: impl Fn(&mut Self) -> &mut bool) {
+        *end(self) = false;
+        if !self.has_reader && !self.has_writer {
+            self.pages = [const { None }; PAGES];
+        }
+    }
+
     fn page(&mut self, index: usize) -> Result<&mut [u8], Errno> {
         let page = self.pages.get_mut(index).ok_or(Errno::EIO)?;
         if page.is_none() {
@@ -123,7 +133,7 @@ fn attempt<R>(queue: &WaitQueue, wait: bool, mut attempt: impl FnMut() -> Option
     }
 }
 
-struct ReadEnd(Arc<Pipe>);
+struct ReadEnd(Arc<Pipe>, Holders);
 
 impl Content for ReadEnd {
     fn kind(&self) -> u32 {
@@ -150,17 +160,19 @@ impl Content for ReadEnd {
     fn waiting(&self, _at: u64) -> u64 {
         self.0.state.lock().waiting() as u64
     }
-}
 
-impl Drop for ReadEnd {
-    fn drop(&mut self) {
-        self.0.state.lock().has_reader = false;
+    fn holders(&self) -> Option<&Holders> {
+        Some(&self.1)
+    }
+
+    fn closed(&self) {
+        self.0.state.lock().close(|state| &mut state.has_reader);
         self.0.writers.wake_all();
         readiness::changed();
     }
 }
 
-struct WriteEnd(Arc<Pipe>);
+struct WriteEnd(Arc<Pipe>, Holders);
 
 impl Content for WriteEnd {
     fn kind(&self) -> u32 {
@@ -187,11 +199,13 @@ impl Content for WriteEnd {
     fn waiting(&self, _at: u64) -> u64 {
         self.0.state.lock().waiting() as u64
     }
-}
 
-impl Drop for WriteEnd {
-    fn drop(&mut self) {
-        self.0.state.lock().has_writer = false;
+    fn holders(&self) -> Option<&Holders> {
+        Some(&self.1)
+    }
+
+    fn closed(&self) {
+        self.0.state.lock().close(|state| &mut state.has_writer);
         self.0.readers.wake_all();
         readiness::changed();
     }

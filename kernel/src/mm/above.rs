@@ -30,6 +30,8 @@ pub trait Watcher {
 pub trait Files {
     /// The source of a mapping: a file, or memory that is shared without one.
     type Source: Source;
+    /// An open file.
+    type Open: Send + Sync + 'static;
 }
 
 /// The file or memory that a mapping shows.

@@ -7,7 +7,7 @@ use percore::{AllCores, CoreId, MAX_CORES, Pinned, pin};
 use refcache::{Config, Refcache};
 use sync::{CachePadded, SetOnce};
 
-use super::{Scheduler, frames, remains, shrinkers, space};
+use super::{Scheduler, frames, lending, remains, shrinkers, space};
 use crate::above::Above;
 use crate::arch;
 use crate::counters::{self, Counter};
@@ -108,6 +108,7 @@ fn take_part(pin: &Pinned) {
         counters::add(pin, Counter::Epochs, 1);
     }
     if rcu().wants_quiesce(pin) {
+        lending::keep(pin);
         rcu().quiesce(pin);
     }
 }
@@ -167,6 +168,7 @@ pub fn idle_exit() {
 /// Forces epochs until all dead objects are free or no more come free, for at most a second. The caller holds
 /// no lock.
 pub fn drain() {
+    lending::keep(&pin());
     rcu().drain_while(&pin(), hurrying(|| rcu().epoch()));
     domain().drain_while(&pin(), hurrying(|| domain().epoch()));
 }
@@ -174,6 +176,7 @@ pub fn drain() {
 /// Does the same in pieces if many objects are dead, and lets other tasks run in between. For a task that is
 /// about to report how much memory there is. The caller holds no lock.
 pub fn settle() {
+    lending::keep(&pin());
     let deadline = arch::now_ns() + WAIT_NS;
     while is_much_dead() && arch::now_ns() < deadline {
         rcu().drain_while(&pin(), in_piece(hurrying(|| rcu().epoch())));

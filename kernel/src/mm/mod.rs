@@ -21,6 +21,8 @@ pub mod frames;
 #[allow(unsafe_code)]
 mod huge_frames;
 mod leaks;
+#[allow(unsafe_code)]
+pub mod lending;
 mod machine_memory;
 #[allow(unsafe_code, clippy::indexing_slicing)]
 mod magazine;
@@ -39,6 +41,7 @@ pub mod shrinkers;
 #[allow(unsafe_code, clippy::indexing_slicing)]
 mod slab;
 pub mod space;
+#[allow(unsafe_code)]
 pub mod static_or_arc;
 pub mod statistics;
 #[allow(unsafe_code)]

@@ -10,6 +10,8 @@ use core::ptr;
 
 use abi::Errno;
 
+use rcu::Counted;
+
 use super::fallible;
 
 /// A reference to a static value, or a counted one.
@@ -59,6 +61,38 @@ impl<T> StaticOrArc<T> {
             Self::Static(_) => None,
             Self::Arc(value) => Arc::into_inner(value),
         }
+    }
+}
+
+/// Set in a word that holds a static reference.
+const STATIC: usize = 1;
+
+// SAFETY: the word is the value's address, with a bit that tells the kinds apart. The value is aligned so
+// that the lowest three bits are 0. A static reference is never counted.
+unsafe impl<T: Send + Sync + 'static> Counted for StaticOrArc<T> {
+    fn into_word(self) -> *mut () {
+        const { assert!(align_of::<T>() >= 8) };
+        match self {
+            Self::Static(value) => {
+                ptr::from_ref(value).cast_mut().cast::<()>().map_addr(|address| address | STATIC)
+            }
+            Self::Arc(value) => Arc::into_raw(value).cast_mut().cast(),
+        }
+    }
+
+    unsafe fn from_word(word: *mut ()) -> Self {
+        let value = Self::target(word);
+        match word.addr() & STATIC {
+            // SAFETY: the word of an `Arc`, which stands for a reference of the caller.
+            0 => Self::Arc(unsafe { Arc::from_raw(value) }),
+            // SAFETY: the address of a static value.
+            _ => Self::Static(unsafe { &*value }),
+        }
+    }
+
+    #[inline(always)]
+    fn target(word: *mut ()) -> *const T {
+        word.map_addr(|address| address & !STATIC).cast_const().cast()
     }
 }
 

@@ -51,6 +51,7 @@ pub fn exit() -> ! {
 }
 
 fn leave(departure: Departure) {
+    mm::lending::keep(&percore::pin());
     let _off = interrupts::off();
     let core = cores::mine();
     let next = place::take_own();

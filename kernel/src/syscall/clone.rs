@@ -8,8 +8,7 @@ use abi::signal::{NSIG, SIGCHLD};
 
 use super::{Call, Outcome};
 use crate::arch::{self, TrapFrame};
-use crate::fs::{OpenFile, Reserved};
-use crate::mm::static_or_arc::StaticOrArc;
+use crate::fs::{Opened, Reserved};
 use crate::mm::user::{self, USER_END};
 use crate::process::{self, Clone, FIRST, Process, pidfd, retry};
 
@@ -123,14 +122,10 @@ fn make(call: &mut Call<'_>, args: &CloneArgs) -> Outcome {
 }
 
 /// Prepares a descriptor for `child`, and writes its number to `at`.
-fn prepare<'c>(
-    call: &'c Call<'_>,
-    child: &Arc<Process>,
-    at: u64,
-) -> Result<(Reserved<'c>, StaticOrArc<OpenFile>), Errno> {
+fn prepare<'c>(call: &'c Call<'_>, child: &Arc<Process>, at: u64) -> Result<(Reserved<'c>, Opened), Errno> {
     let (fd, file) = (call.files().reserve(0)?, pidfd::open(child.clone(), 0)?);
     user::write(at, &fd.number())?;
-    Ok((fd, file))
+    Ok((fd, Opened::new(file).ok_or(Errno::EBADF)?))
 }
 
 /// Checks the flags.

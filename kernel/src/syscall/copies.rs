@@ -6,9 +6,8 @@ use abi::file::S_IFREG;
 use super::io::raise_sigpipe;
 use super::transfer;
 use super::{Call, Outcome};
-use crate::fs::OpenFile;
+use crate::fs::InUse;
 use crate::fs::content::WriteAt;
-use crate::mm::static_or_arc::StaticOrArc;
 use crate::mm::user;
 
 /// The bytes that one call copies at most. Programs continue after a short copy.
@@ -17,7 +16,7 @@ const MOST: u64 = 1 << 20;
 /// One end of a copy: a file, and the address where the program keeps the offset, or 0 for the file's own
 /// position.
 struct End {
-    file: StaticOrArc<OpenFile>,
+    file: InUse,
     offset_at: u64,
 }
 
@@ -45,8 +44,8 @@ impl End {
 }
 
 pub fn sendfile(call: &mut Call<'_>) -> Outcome {
-    let to = End { file: call.file(0)?, offset_at: 0 };
-    let from = End { file: call.file(1)?, offset_at: call.arg(2) };
+    let to = End { file: call.file_in_use(0)?, offset_at: 0 };
+    let from = End { file: call.file_in_use(1)?, offset_at: call.arg(2) };
     if from.is_stream() || to.file.appends() {
         return Err(Errno::EINVAL);
     }
@@ -58,8 +57,8 @@ pub fn sendfile(call: &mut Call<'_>) -> Outcome {
 }
 
 pub fn copy_file_range(call: &mut Call<'_>) -> Outcome {
-    let from = End { file: call.file(0)?, offset_at: call.arg(1) };
-    let to = End { file: call.file(2)?, offset_at: call.arg(3) };
+    let from = End { file: call.file_in_use(0)?, offset_at: call.arg(1) };
+    let to = End { file: call.file_in_use(2)?, offset_at: call.arg(3) };
     if to.file.appends() {
         return Err(Errno::EBADF);
     }

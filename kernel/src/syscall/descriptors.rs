@@ -8,12 +8,11 @@ use abi::file::*;
 use super::{Call, Outcome};
 use crate::fs::content::Content;
 use crate::fs::page_cache::{PAGE, PageCache};
-use crate::fs::{MAX_FILES, OpenFile, pipe as pipes};
-use crate::mm::static_or_arc::StaticOrArc;
+use crate::fs::{MAX_FILES, OpenFile, Opened, pipe as pipes};
 use crate::mm::user;
 
 pub fn dup(call: &mut Call<'_>) -> Outcome {
-    Ok(call.files().add(call.file(0)?, 0, false)? as u64)
+    Ok(call.files().add_opened(call.files().opened(call.int(0))?, 0, false)? as u64)
 }
 
 pub fn dup2(call: &mut Call<'_>) -> Outcome {
@@ -32,7 +31,8 @@ pub fn dup3(call: &mut Call<'_>) -> Outcome {
 }
 
 fn dup_to(call: &Call<'_>, close_on_exec: bool) -> Outcome {
-    Ok(call.files().put(call.file(0)?, call.arg(1) as u32 as usize, close_on_exec)? as u64)
+    Ok(call.files().put(call.files().opened(call.int(0))?, call.arg(1) as u32 as usize, close_on_exec)?
+        as u64)
 }
 
 pub fn pipe(call: &mut Call<'_>) -> Outcome {
@@ -50,8 +50,8 @@ pub fn pipe2(call: &mut Call<'_>) -> Outcome {
 fn make_pipe(call: &Call<'_>, flags: u32) -> Outcome {
     let close_on_exec = flags & O_CLOEXEC != 0;
     let [reader, writer] = pipes::new()?;
-    let (reader, writer) =
-        (OpenFile::new(reader, flags | O_RDONLY)?, OpenFile::new(writer, flags | O_WRONLY)?);
+    let open = |node, flags| Opened::new(OpenFile::new(node, flags)?).ok_or(Errno::EBADF);
+    let (reader, writer) = (open(reader, flags | O_RDONLY)?, open(writer, flags | O_WRONLY)?);
     let files = call.files();
     let (from, to) = (files.reserve(0)?, files.reserve(0)?);
     user::write(call.arg(0), &[from.number(), to.number()])?;
@@ -63,8 +63,8 @@ fn make_pipe(call: &Call<'_>, flags: u32) -> Outcome {
 pub fn fcntl(call: &mut Call<'_>) -> Outcome {
     let (file, argument) = (call.file(0)?, call.arg(2));
     match u64::from(call.arg(1) as u32) {
-        F_DUPFD => dup_from(call, file, false),
-        F_DUPFD_CLOEXEC => dup_from(call, file, true),
+        F_DUPFD => dup_from(call, false),
+        F_DUPFD_CLOEXEC => dup_from(call, true),
         F_GETFD => Ok(u64::from(call.files().close_on_exec(call.int(0))?)),
         F_SETFD => {
             call.files().set_close_on_exec(call.int(0), argument as u32 & FD_CLOEXEC != 0)?;
@@ -91,12 +91,12 @@ pub fn fcntl(call: &mut Call<'_>) -> Outcome {
     }
 }
 
-fn dup_from(call: &Call<'_>, file: StaticOrArc<OpenFile>, close_on_exec: bool) -> Outcome {
+fn dup_from(call: &Call<'_>, close_on_exec: bool) -> Outcome {
     let lowest = usize::try_from(call.int(2)).map_err(|_| Errno::EINVAL)?;
     if lowest as u64 >= MAX_FILES {
         return Err(Errno::EINVAL);
     }
-    Ok(call.files().add(file, lowest, close_on_exec)? as u64)
+    Ok(call.files().add_opened(call.files().opened(call.int(0))?, lowest, close_on_exec)? as u64)
 }
 
 /// Returns the pages of a file that may have seals.

@@ -38,7 +38,7 @@ fn run(call: &Call<'_>, directory: i32, path: usize, flags: u32) -> Result<(), E
     let is_descriptor = name.is_empty() && flags & AT_EMPTY_PATH != 0;
     let given = given_name(directory, &name)?;
     let file = match is_descriptor {
-        true => Executable::open(call.files().get(directory)?)?,
+        true => Executable::open(call.files().borrow(directory)?.counted())?,
         false => find(call, directory, &name, flags & AT_SYMLINK_NOFOLLOW == 0)?,
     };
     let strings = Strings::read(call.arg(path + 1), call.arg(path + 2))?;

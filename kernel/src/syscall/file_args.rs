@@ -8,7 +8,8 @@ use abi::file::{AT_EMPTY_PATH, AT_FDCWD, PATH_MAX};
 use super::Call;
 use crate::fs::node::Node;
 use crate::fs::path::Found;
-use crate::fs::{FdTable, FsContext, OpenFile};
+use crate::fs::{FdTable, FsContext, InUse};
+use crate::mm::lending::Borrowed;
 use crate::mm::static_or_arc::StaticOrArc;
 use crate::mm::user;
 
@@ -24,8 +25,15 @@ impl Call<'_> {
     }
 
     /// Returns the file whose descriptor is argument `index`.
-    pub(super) fn file(&self, index: usize) -> Result<StaticOrArc<OpenFile>, Errno> {
-        self.files().get(self.int(index))
+    #[inline]
+    pub(super) fn file(&self, index: usize) -> Result<Borrowed, Errno> {
+        self.files().borrow(self.int(index))
+    }
+
+    /// Returns the file whose descriptor is argument `index`, for a call that reads or writes it.
+    #[inline]
+    pub(super) fn file_in_use(&self, index: usize) -> Result<InUse, Errno> {
+        self.files().in_use(self.int(index))
     }
 
     /// Returns the path that argument `index` points to.
@@ -39,7 +47,7 @@ impl Call<'_> {
             // The start of an absolute path does not matter.
             _ if path.first() == Some(&b'/') => self.fs_context().directory(),
             AT_FDCWD => self.fs_context().directory(),
-            fd => self.files().get(fd)?.node().clone(),
+            fd => self.files().borrow(fd)?.node().clone(),
         };
         self.fs_context().find(&start, path, follow)
     }
@@ -66,7 +74,9 @@ impl Call<'_> {
         let path = self.path(path)?;
         match self.int(directory) {
             AT_FDCWD if path.is_empty() && flags & AT_EMPTY_PATH != 0 => Ok(self.fs_context().directory()),
-            fd if path.is_empty() && flags & AT_EMPTY_PATH != 0 => Ok(self.files().get(fd)?.node().clone()),
+            fd if path.is_empty() && flags & AT_EMPTY_PATH != 0 => {
+                Ok(self.files().borrow(fd)?.node().clone())
+            }
             fd => self.find_from(fd, &path, follow)?.existing().cloned(),
         }
     }

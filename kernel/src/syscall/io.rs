@@ -11,42 +11,42 @@ use crate::process::signal::{self, Origin};
 use crate::sched;
 
 pub fn read(call: &mut Call<'_>) -> Outcome {
-    let file = call.file(0)?;
+    let file = call.file_in_use(0)?;
     input(Buffers::one(call.arg(1), call.arg(2))?, Offset::Current, &file)
 }
 
 pub fn write(call: &mut Call<'_>) -> Outcome {
-    let file = call.file(0)?;
+    let file = call.file_in_use(0)?;
     output(Buffers::one(call.arg(1), call.arg(2))?, Offset::Current, &file)
 }
 
 pub fn readv(call: &mut Call<'_>) -> Outcome {
-    let file = call.file(0)?;
+    let file = call.file_in_use(0)?;
     input(Buffers::many(call.arg(1), call.arg(2))?, Offset::Current, &file)
 }
 
 pub fn writev(call: &mut Call<'_>) -> Outcome {
-    let file = call.file(0)?;
+    let file = call.file_in_use(0)?;
     output(Buffers::many(call.arg(1), call.arg(2))?, Offset::Current, &file)
 }
 
 pub fn pread64(call: &mut Call<'_>) -> Outcome {
-    let (offset, file) = (offset(call)?, call.file(0)?);
+    let (offset, file) = (offset(call)?, call.file_in_use(0)?);
     input(Buffers::one(call.arg(1), call.arg(2))?, offset, &file)
 }
 
 pub fn pwrite64(call: &mut Call<'_>) -> Outcome {
-    let (offset, file) = (offset(call)?, call.file(0)?);
+    let (offset, file) = (offset(call)?, call.file_in_use(0)?);
     output(Buffers::one(call.arg(1), call.arg(2))?, offset, &file)
 }
 
 pub fn preadv(call: &mut Call<'_>) -> Outcome {
-    let (offset, file) = (offset(call)?, call.file(0)?);
+    let (offset, file) = (offset(call)?, call.file_in_use(0)?);
     input(Buffers::many(call.arg(1), call.arg(2))?, offset, &file)
 }
 
 pub fn pwritev(call: &mut Call<'_>) -> Outcome {
-    let (offset, file) = (offset(call)?, call.file(0)?);
+    let (offset, file) = (offset(call)?, call.file_in_use(0)?);
     output(Buffers::many(call.arg(1), call.arg(2))?, offset, &file)
 }
 

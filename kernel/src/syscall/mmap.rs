@@ -44,7 +44,7 @@ pub fn mmap(call: &mut Call<'_>) -> Outcome {
         return Err(Errno::EINVAL);
     }
     if call.arg(3) & MAP_ANONYMOUS == 0 {
-        let file = call.file(4)?;
+        let file = call.file(4)?.counted();
         return map_file(call, &file, &check(call)?);
     }
     if call.arg(3) & MAP_HUGETLB != 0 {

@@ -79,7 +79,8 @@ fn events(files: &FdTable, one: &PollFd) -> i16 {
     if one.fd < 0 {
         return 0;
     }
-    let ready =
-        files.get(one.fd).map(|file| file.node().content().map_or(ALWAYS_READY, |content| content.ready()));
+    let ready = files
+        .borrow(one.fd)
+        .map(|file| file.node().content().map_or(ALWAYS_READY, |content| content.ready()));
     ready.map_or(POLLNVAL, |ready| ready & (one.events | POLLERR | POLLHUP))
 }

@@ -3,11 +3,11 @@
 use core::mem;
 
 use abi::Errno;
+use rcu::Found;
 
-use super::slots::{Descriptor, Slot, grow};
+use super::slots::{Slot, fill};
 use super::{END, FdTable};
-use crate::fs::open_file::OpenFile;
-use crate::mm::static_or_arc::StaticOrArc;
+use crate::fs::open_file::Opened;
 
 /// A reserved number. It becomes free again when this is dropped without a file.
 pub struct Reserved<'t> {
@@ -22,18 +22,20 @@ impl Reserved<'_> {
     }
 
     /// Puts `file` at the number and returns the number.
-    pub fn fill(self, file: StaticOrArc<OpenFile>, close_on_exec: bool) -> i32 {
-        self.set(Slot::Open(Descriptor { file, close_on_exec }));
+    pub fn fill(self, file: Opened, close_on_exec: bool) -> i32 {
+        self.set(|slot| {
+            let _reserved = fill(slot, file, close_on_exec);
+        });
         let number = self.number();
         mem::forget(self);
         number
     }
 
     /// Sets the slot. The table is not closed meanwhile, because the thread that reserved the number uses it.
-    fn set(&self, slot: Slot) {
-        self.table.change(|slots| {
-            if let Some(place) = slots.get_mut(self.fd) {
-                *place = slot;
+    fn set(&self, set: impl FnOnce(&Slot)) {
+        self.table.change(|writer| {
+            if let Some(slot) = writer.slots().get(self.fd) {
+                set(slot);
             }
         });
     }
@@ -41,7 +43,9 @@ impl Reserved<'_> {
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        self.set(Slot::Free);
+        self.set(|slot| {
+            let _reserved = slot.take();
+        });
     }
 }
 
@@ -51,11 +55,11 @@ impl FdTable {
     /// # Errors
     /// EMFILE, ENOMEM.
     pub fn reserve(&self, lowest: usize) -> Result<Reserved<'_>, Errno> {
-        let fd = self.change(|slots| {
-            let is_free = |&fd: &usize| matches!(slots.get(fd), None | Some(Slot::Free));
+        let fd = self.change(|writer| {
+            let slots = writer.slots();
+            let is_free = |&fd: &usize| slots.get(fd).is_none_or(|slot| slot.look() == Found::Free);
             let fd = (lowest..END).find(is_free).ok_or(Errno::EMFILE)?;
-            grow(slots, fd)?;
-            *slots.get_mut(fd).ok_or(Errno::EMFILE)? = Slot::Reserved;
+            writer.grown(fd)?.reserve();
             Ok(fd)
         })?;
         Ok(Reserved { table: self, fd })

@@ -1,99 +1,110 @@
 //! The slots of descriptors. A table has its own, or shares them with other tables until one of these changes
 //! them.
+//!
+//! Threads read the slots without the table's lock (`rcu::Word`). The mark of a word is close-on-exec.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::mem;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::Errno;
+use percore::Pinned;
+use rcu::{Found, Removed, Word, Words};
 
-use crate::fs::open_file::OpenFile;
+use crate::fs::open_file::{OpenFile, Opened};
 use crate::mm::fallible;
 use crate::mm::static_or_arc::StaticOrArc;
 
-/// An open file and the flag of its descriptor.
-#[derive(Clone)]
-pub(super) struct Descriptor {
-    pub file: StaticOrArc<OpenFile>,
-    pub close_on_exec: bool,
-}
+/// The slot of a number.
+pub(super) type Slot = Word<StaticOrArc<OpenFile>>;
 
-/// The state of a number.
-#[derive(Clone)]
-pub(super) enum Slot {
-    Free,
-    /// A call has reserved it ([`Reserved`]).
-    Reserved,
-    Open(Descriptor),
-}
+/// A file whose descriptor is closed, and which threads may still be using.
+pub(super) type Closed = Removed<StaticOrArc<OpenFile>>;
 
-impl Slot {
-    pub fn is_open(&self) -> bool {
-        matches!(self, Slot::Open(_))
-    }
-}
+/// The fewest slots that are allocated: standard input, output and error, and a file.
+const FEWEST: usize = 4;
 
 /// The slots, by descriptor.
-pub(super) type Slots = Vec<Slot>;
-
-/// The slots of a table, and its part in sharing them (see the parent module).
-pub(super) struct Descriptors {
-    /// Only a table that has them alone changes them. None is reserved while they are shared.
-    pub slots: Arc<Slots>,
-    /// Room for a copy, as long as the slots may be shared.
-    pub room: Option<Arc<Slots>>,
+pub(super) struct Slots {
+    words: Words<StaticOrArc<OpenFile>>,
+    /// The exact number of tables that have them. Their files are closed when the last one has left.
+    tables: AtomicUsize,
 }
 
-impl Descriptors {
-    /// Returns the same slots for another table: shared, or as a copy if a thread has reserved some here.
-    pub fn copy(&mut self) -> Result<Self, Errno> {
-        let used = used(&self.slots);
-        if used.iter().any(|slot| matches!(slot, Slot::Reserved)) {
-            let mut copy = fallible::empty(used.len())?;
-            copy.extend(used.iter().map(|slot| if slot.is_open() { slot.clone() } else { Slot::Free }));
-            return Ok(Self { slots: fallible::arc(copy)?, room: None });
-        }
-        let theirs = room_for(used)?;
-        if self.room.is_none() {
-            self.room = Some(room_for(used)?);
-        }
-        Ok(Self { slots: self.slots.clone(), room: Some(theirs) })
+impl Slots {
+    /// Makes at least `len` free slots, for one table.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn new(len: usize) -> Result<Arc<Self>, Errno> {
+        let len = len.next_power_of_two().max(FEWEST);
+        let mut words = fallible::empty(len)?;
+        words.resize_with(len, Slot::new);
+        fallible::arc(Self { words: Words::new(words.into_boxed_slice()), tables: AtomicUsize::new(1) })
     }
 
-    /// Replaces the slots by copies of those that satisfy `stays`, if they may be shared, and returns the
-    /// shared ones.
-    pub fn unshare(&mut self, stays: impl Fn(&Slot) -> bool) -> Option<Arc<Slots>> {
-        let mut room = self.room.take()?;
-        if Arc::get_mut(&mut self.slots).is_some() {
-            return None;
+    /// Returns the slots up to the last one in use.
+    pub fn used(&self) -> &[Slot] {
+        let is_used = |slot: &Slot| slot.look() != Found::Free;
+        self.split_at(self.iter().rposition(is_used).map_or(0, |last| last + 1)).0
+    }
+
+    /// Returns whether one table has them alone. Called with the lock of a table that has them, so that no
+    /// other table can begin to share them if it is true.
+    pub fn is_exclusive(&self) -> bool {
+        // Acquire: pairs with the Release in `leave`. The other tables are done with them.
+        self.tables.load(Ordering::Acquire) == 1
+    }
+
+    /// Counts one more table, which gets this reference. The caller's table has them.
+    pub fn shared(slots: Arc<Self>) -> Arc<Self> {
+        // Relaxed: another table's count keeps their files.
+        slots.tables.fetch_add(1, Ordering::Relaxed);
+        slots
+    }
+
+    /// Counts one table less, and closes the files if it was the last. Their memory goes with the slots'.
+    pub fn leave(&self, pin: &Pinned) {
+        // AcqRel: all that the tables did with the files comes before their close.
+        if self.tables.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.iter().filter_map(|slot| slot.peek(pin)).for_each(OpenFile::leave);
         }
-        let copy = |slot: &Slot| if stays(slot) { slot.clone() } else { Slot::Free };
-        exclusive(&mut room).extend(used(&self.slots).iter().map(copy));
-        Some(mem::replace(&mut self.slots, room))
+    }
+
+    /// Copies the files of `slots` that satisfy `stays` into these slots, which are free and not published.
+    pub fn copy_from(&self, pin: &Pinned, slots: &[Slot], stays: impl Fn(&Slot) -> bool) {
+        for (from, to) in slots.iter().zip(self.iter()).filter(|(from, _)| stays(from)) {
+            if let Some(file) = from.get(pin).and_then(Opened::new) {
+                let _nothing = fill(to, file, is_marked(from));
+            }
+        }
+    }
+
+    /// Moves all files to `larger`, see [`Words::move_to`].
+    pub fn move_to(&self, larger: &Self) {
+        self.words.move_to(&larger.words);
     }
 }
 
-/// Returns the slots, which the caller does not share.
-pub(super) fn exclusive(slots: &mut Arc<Slots>) -> &mut Slots {
-    Arc::get_mut(slots).unwrap_or_else(|| unreachable!("shared slots are copied before a change"))
-}
-
-/// Returns the slots up to the last one in use.
-fn used(slots: &Slots) -> &[Slot] {
-    let is_used = |slot: &Slot| !matches!(slot, Slot::Free);
-    slots.split_at(slots.iter().rposition(is_used).map_or(0, |last| last + 1)).0
-}
-
-/// Allocates room for copies of the slots.
-fn room_for(slots: &[Slot]) -> Result<Arc<Slots>, Errno> {
-    fallible::arc(fallible::empty(slots.len())?)
-}
-
-/// Makes sure that slot `fd` exists.
-pub(super) fn grow(slots: &mut Slots, fd: usize) -> Result<(), Errno> {
-    if slots.len() <= fd {
-        slots.try_reserve(fd + 1 - slots.len()).map_err(|_| Errno::ENOMEM)?;
-        slots.resize_with(fd + 1, || Slot::Free);
+impl Deref for Slots {
+    type Target = [Slot];
+    #[inline(always)]
+    fn deref(&self) -> &[Slot] {
+        &self.words
     }
-    Ok(())
+}
+
+/// Returns whether the slot has a file.
+pub(super) fn is_open(slot: &Slot) -> bool {
+    matches!(slot.look(), Found::Reference { .. })
+}
+
+/// Returns whether the slot has a file that closes on exec.
+pub(super) fn is_marked(slot: &Slot) -> bool {
+    slot.look() == Found::Reference { marked: true }
+}
+
+/// Puts a file into a slot and returns the one that was there.
+pub(super) fn fill(slot: &Slot, file: Opened, close_on_exec: bool) -> Option<Closed> {
+    slot.put(file.take()?, close_on_exec)
 }

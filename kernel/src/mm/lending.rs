@@ -1,0 +1,92 @@
+//! Open files that calls use without counting them.
+//!
+//! A look-up of a descriptor lends the file to the call: it names the file in a cell of the core, which no
+//! other core accesses. The rest is as `rcu::Word` describes. Kernel code is not preempted, so the loan lasts
+//! until the call ends, or until the core does one of these:
+//!
+//! | what the core does | where |
+//! |---|---|
+//! | it switches to another task, because the call sleeps or makes way | `sched::switch` |
+//! | it is quiescent, in a pause of a long call or when memory is reclaimed | `epoch` |
+//!
+//! Both call [`keep`] first, which counts the file. So a call that moves to another core, or sleeps, has a
+//! counted file, and all others write no shared line for it.
+
+use core::mem::ManuallyDrop;
+use core::ops::Deref;
+
+use percore::{AllCores, MAX_CORES, Pinned, pin};
+use rcu::{Counted, LoanCell, Loaned, Removed, Word};
+use sync::CachePadded;
+
+use super::Files;
+use super::epoch::rcu;
+use super::static_or_arc::StaticOrArc;
+use crate::above::Above;
+
+/// A reference to an open file.
+type File = StaticOrArc<<Above as Files>::Open>;
+
+static CELLS: AllCores<LoanCell<File>> =
+    AllCores::new([const { CachePadded::new(LoanCell::new()) }; MAX_CORES]);
+
+/// An open file that a call uses, perhaps without having counted it. It stays with its task.
+pub struct Borrowed(ManuallyDrop<Loaned<File>>);
+
+impl Borrowed {
+    /// Returns a counted reference.
+    pub fn counted(&self) -> File {
+        self.0.counted()
+    }
+}
+
+impl Deref for Borrowed {
+    type Target = <Above as Files>::Open;
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Drop for Borrowed {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let pin = pin();
+        // SAFETY: taken once, because this is dropped.
+        let loan = unsafe { ManuallyDrop::take(&mut self.0) };
+        // SAFETY: a loan is no `Send`, so it is the running task's.
+        unsafe { CELLS.mine(&pin).give_back(&pin, loan) }
+    }
+}
+
+/// Lends the file that `word` holds, if it holds one. Called by a task.
+#[inline(always)]
+pub fn borrow(pin: &Pinned, word: &Word<File>) -> Option<Borrowed> {
+    // SAFETY: a core that runs a task takes part in the RCU domain, and calls `keep` as the module says.
+    unsafe { CELLS.mine(pin).lend(pin, word) }.map(|loan| Borrowed(ManuallyDrop::new(loan)))
+}
+
+/// Counts the file that the running task uses without having counted it, if there is one. Called before
+/// another flow runs on this core, and before it is quiescent in the RCU domain.
+#[inline]
+pub fn keep(pin: &Pinned) {
+    CELLS.mine(pin).keep(pin);
+}
+
+/// Drops a reference that was taken out of a word: at once if the caller is `alone`, and otherwise when no
+/// core can be using it. The caller is alone if no other task reads the word without the writers' lock, which
+/// the caller does not hold any more.
+pub fn discard<P: Counted>(removed: Removed<P>, alone: bool) {
+    let pin = pin();
+    let left = if alone { Err(removed) } else { rcu().retire_removed(&pin, removed) };
+    if let Err(removed) = left {
+        keep(&pin);
+        if !alone {
+            // There is no memory, not even for a callback.
+            rcu().synchronize(&pin);
+        }
+        // SAFETY: no other task reads the word, or those that did have finished. This one has counted the
+        // file that it uses.
+        unsafe { removed.drop_now() }
+    }
+}
