@@ -89,7 +89,7 @@ pub use handle::Handle;
 pub use local::Guard;
 pub use owned::{OutOfMemory, Owned};
 pub use queue::{Callback, Head};
-pub use word::{Counted, Found, LoanCell, Loaned, Removed, Word, Words};
+pub use word::{Counted, Found, LoanCell, Loaned, Removed, Word};
 
 /// The sizes of a [`Domain`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Words that hold counted references, which readers use without counting them.
 //!
-//! A [`Word`] holds one counted reference to an object, for instance an `Arc`, and a mark. Its writers have a
-//! lock of their own. Its readers have none and write no shared line.
+//! A [`Word`] holds one counted reference to an object, for instance an `Arc`, and a mark. Its writers
+//! change it by atomic operations, and mostly have a lock of their own. Its readers have none and write no
+//! shared line.
 //!
 //! | word | meaning | changes to |
 //! |---|---|---|
@@ -17,25 +18,21 @@
 //!   be quiescent, or another flow is about to run on it ([`LoanCell::keep`]).
 //!
 //! Invariants:
-//! 1. Only the holder of the writers' lock changes a word. So a change is a load and a store.
+//! 1. Each reference leaves its word once: the word is exchanged, and a mark is set by a compare-and-swap.
 //! 2. A reference that was taken out of a word ([`Removed`]) is dropped after a grace period that begins
-//!    after the store. So the object lives, and its count is not 0, as long as a reader that loaded the word
-//!    before is in its read section. It may add to the count. The reference is dropped at once only if no
-//!    other core can be reading the word.
+//!    after the exchange. So the object lives, and its count is not 0, as long as a reader that loaded the
+//!    word before is in its read section. It may add to the count. The reference is dropped at once only if
+//!    no other core can be reading the word.
 //! 3. A [`Loaned`] stands for one reference: either the cell of its core names the object, or it is counted.
 //!    It is in the cell only until `keep`, so in one read section.
 //! 4. A cell belongs to the flow that runs on its core. If the cell names the object of a `Loaned` that is
 //!    given back, that loan or one to the same object is in the cell, and the rest are counted. It does not
 //!    matter which, because they are all of one flow.
-//! 5. Words that moved to a larger array ([`Words::move_to`]) keep their bits, for readers that found the
-//!    smaller one, but hold no reference any more. The reader's view ends with its read section, and the
-//!    references that the larger array loses meanwhile are covered by 2.
 //!
-//! Orderings: the store of a reference is Release, and the load of readers Acquire, so that they see the
-//! object complete. All else is ordered by the domain: a callback runs after every read section that was
-//! open.
+//! Orderings: a reference is put by a Release, and readers load it by an Acquire, so that they see the object
+//! complete. So does the writer that takes it out. All else is ordered by the domain: a callback runs after
+//! every read section that was open.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
 use core::marker::PhantomData;
@@ -44,7 +41,7 @@ use core::ops::Deref;
 use core::ptr;
 
 use percore::Pinned;
-use sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use sync::atomic::{AtomicPtr, Ordering};
 
 use crate::Domain;
 use crate::owned::Owned;
@@ -119,7 +116,7 @@ impl<P: Counted> Word<P> {
         }
     }
 
-    /// Returns what the word holds. Only the holder of the writers' lock can rely on it.
+    /// Returns what the word holds. Without the writers' lock it may be out of date.
     #[inline]
     pub fn look(&self) -> Found {
         // Relaxed: the object is not accessed.
@@ -130,53 +127,63 @@ impl<P: Counted> Word<P> {
         }
     }
 
-    /// Returns the object, if there is one, while the caller is in a read section: it stays pinned and is not
-    /// quiescent. `pin` stands for that.
+    /// Returns the object, if there is one.
+    ///
+    /// # Safety
+    /// References that are taken out of this word are retired in one domain, or dropped as
+    /// [`Removed::drop_now`] says. The caller's core takes part in that domain, and is not quiescent as long
+    /// as the result is used.
     #[inline]
-    pub fn peek<'a>(&'a self, _pin: &'a Pinned) -> Option<&'a P::Target> {
+    pub unsafe fn peek<'a>(&'a self, _pin: &'a Pinned) -> Option<&'a P::Target> {
         // SAFETY: invariant 2.
         self.load().map(|word| unsafe { &*P::target(word) })
     }
 
     /// Returns a counted reference, if the word holds one.
+    ///
+    /// # Safety
+    /// As for [`peek`](Self::peek), until this returns.
     #[inline]
-    pub fn get(&self, _pin: &Pinned) -> Option<P> {
+    pub unsafe fn get(&self, _pin: &Pinned) -> Option<P> {
         // SAFETY: by invariant 2 there is a reference until this core is quiescent.
         self.load().map(|word| unsafe { counted(word) })
     }
 
-    /// Replaces what the word holds, and returns the reference that it held. The caller has the writers'
-    /// lock.
-    #[inline]
+    /// Replaces what the word holds, and returns the reference that it held. #[inline]
     pub fn put(&self, new: P, marked: bool) -> Option<Removed<P>> {
         let word = new.into_word();
         self.exchange(if marked { word.map_addr(|address| address | MARK) } else { word })
     }
 
-    /// Frees the word, and returns the reference that it held. The caller has the writers' lock.
-    #[inline]
+    /// Frees the word, and returns the reference that it held. #[inline]
     pub fn take(&self) -> Option<Removed<P>> {
         self.exchange(ptr::null_mut())
     }
 
-    /// Reserves the word, which is free. The caller has the writers' lock.
-    pub fn reserve(&self) {
-        self.word.store(RESERVED, Ordering::Relaxed);
+    /// Reserves the word if it is free, and returns whether it was.
+    pub fn reserve(&self) -> bool {
+        // Relaxed: no object comes or goes.
+        let free = ptr::null_mut();
+        self.word.compare_exchange(free, RESERVED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Sets or clears the mark of a word that holds a reference. The caller has the writers' lock.
+    /// Sets or clears the mark, if the word holds a reference.
     pub fn set_mark(&self, marked: bool) {
-        if let Some(word) = self.load() {
-            // Release: readers that find the object by this store see it complete.
-            let word = word.map_addr(|address| if marked { address | MARK } else { address });
-            self.word.store(word, Ordering::Release);
+        let mut old = self.word.load(Ordering::Relaxed);
+        while old.addr() >= FIRST {
+            let new = old.map_addr(|address| if marked { address | MARK } else { address & !MARK });
+            // Relaxed: a read-modify-write continues the release sequence of the one that put the reference,
+            // so readers that find the object by this one see it complete too.
+            match self.word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => old = now,
+            }
         }
     }
 
     fn exchange(&self, new: *mut ()) -> Option<Removed<P>> {
-        let old = self.load();
-        // Release: see the module.
-        self.word.store(new, Ordering::Release);
+        // AcqRel: see the module.
+        let old = reference(self.word.swap(new, Ordering::AcqRel));
         // SAFETY: the word does not hold the reference any more.
         old.map(|word| Removed(ManuallyDrop::new(unsafe { P::from_word(word) })))
     }
@@ -185,9 +192,14 @@ impl<P: Counted> Word<P> {
     #[inline(always)]
     fn load(&self) -> Option<*mut ()> {
         // Acquire: see the module.
-        let word = self.word.load(Ordering::Acquire);
-        (word.addr() >= FIRST).then(|| word.map_addr(|address| address & !MARK))
+        reference(self.word.load(Ordering::Acquire))
     }
+}
+
+/// Returns the pointer without its mark, if there is one.
+#[inline(always)]
+fn reference(word: *mut ()) -> Option<*mut ()> {
+    (word.addr() >= FIRST).then(|| word.map_addr(|address| address & !MARK))
 }
 
 /// Returns one more reference.
@@ -271,57 +283,6 @@ impl Domain {
     }
 }
 
-/// Words that move together to a larger array.
-pub struct Words<P: Counted> {
-    words: Box<[Word<P>]>,
-    /// Set when another array holds the references. Relaxed: changed under the writers' lock, and read when
-    /// no core uses the array any more.
-    moved: AtomicBool,
-}
-
-impl<P: Counted> Words<P> {
-    /// Makes an array of these words.
-    pub fn new(words: Box<[Word<P>]>) -> Self {
-        Self { words, moved: AtomicBool::new(false) }
-    }
-
-    /// Moves all references to `larger`, whose words are free. Readers still find the objects here. The
-    /// caller has the writers' lock, publishes `larger` before it releases that, and retires this array.
-    ///
-    /// # Panics
-    /// Panics if `larger` has fewer words, or if this array has moved before.
-    pub fn move_to(&self, larger: &Self) {
-        assert!(self.words.len() <= larger.words.len(), "words are moved to a larger array");
-        assert!(!self.moved.swap(true, Ordering::Relaxed), "words are moved once");
-        for (old, new) in self.words.iter().zip(&larger.words) {
-            // Relaxed: `larger` is not published yet, and this thread has the lock.
-            new.word.store(old.word.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-    }
-}
-
-impl<P: Counted> Deref for Words<P> {
-    type Target = [Word<P>];
-    #[inline(always)]
-    fn deref(&self) -> &[Word<P>] {
-        &self.words
-    }
-}
-
-impl<P: Counted> Drop for Words<P> {
-    fn drop(&mut self) {
-        if self.moved.load(Ordering::Relaxed) {
-            self.words.iter().for_each(|word| word.word.store(ptr::null_mut(), Ordering::Relaxed));
-        }
-    }
-}
-
-impl<P: Counted> fmt::Debug for Words<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.words.fmt(f)
-    }
-}
-
 /// The object that the flow on one core uses without counting it, or none. Accessed by its core only. All
 /// accesses are Relaxed.
 #[derive(Debug)]
@@ -349,8 +310,8 @@ impl<P: Counted> LoanCell<P> {
     /// Lends the object that `word` holds, if it holds one. A second object at once is counted.
     ///
     /// # Safety
-    /// The cell is that of the caller's core, which is online in the domain of the word's readers, and calls
-    /// [`keep`](Self::keep) before it is quiescent and before another flow runs on it.
+    /// As for [`Word::peek`]. The cell is that of the caller's core, which calls [`keep`](Self::keep) before it
+    /// is quiescent and before another flow runs on it. No other core uses the cell.
     #[inline(always)]
     pub unsafe fn lend(&self, _pin: &Pinned, word: &Word<P>) -> Option<Loaned<P>> {
         let word = word.load()?;

@@ -95,7 +95,7 @@ impl<'t> Writer<'t> {
     fn grown(&mut self, fd: usize) -> Result<&'t Slot, Errno> {
         if fd >= self.slots().len() {
             let larger = Slots::new(fd + 1)?;
-            self.slots().move_to(&larger);
+            self.slots().move_to(self.pin, &larger);
             self.small = self.table.slots.put(larger, false);
         }
         self.slots().get(fd).ok_or(Errno::EBADF)
@@ -156,7 +156,7 @@ impl FdTable {
         if room.is_none() {
             *room = Some(Slots::new(used.len())?);
         }
-        let shared = self.slots.get(&pin).map(Slots::shared);
+        let shared = lending::get(&pin, &self.slots).map(Slots::shared);
         drop(room);
         Self::of(shared.ok_or(Errno::ENOMEM)?, Some(copy))
     }
@@ -178,7 +178,7 @@ impl FdTable {
 
     #[inline(always)]
     fn slots<'p>(&'p self, pin: &'p Pinned) -> &'p Slots {
-        self.slots.peek(pin).unwrap_or_else(|| unreachable!("a table has slots"))
+        lending::peek(pin, &self.slots).unwrap_or_else(|| unreachable!("a table has slots"))
     }
 
     /// Returns the slot of a number that is in the table. The number may not be open.
@@ -257,7 +257,7 @@ impl FdTable {
     pub fn get(&self, fd: i32) -> Result<StaticOrArc<OpenFile>, Errno> {
         let pin = pin();
         let _lock = self.room.lock();
-        self.slot(&pin, fd)?.get(&pin).ok_or(Errno::EBADF)
+        lending::get(&pin, self.slot(&pin, fd)?).ok_or(Errno::EBADF)
     }
 
     /// Puts `file` at the lowest free descriptor from `lowest` on and returns that.

@@ -59,6 +59,21 @@ impl Drop for Borrowed {
     }
 }
 
+/// Returns the object that `word` holds, if it holds one. The caller uses it only until the core does
+/// something of the table above.
+#[inline(always)]
+pub fn peek<'a, P: Counted>(pin: &'a Pinned, word: &'a Word<P>) -> Option<&'a P::Target> {
+    // SAFETY: a core that runs a task takes part in the kernel's RCU domain, in which `discard` retires all
+    // references. The caller's promise.
+    unsafe { word.peek(pin) }
+}
+
+/// Returns a counted reference, if `word` holds one.
+pub fn get<P: Counted>(pin: &Pinned, word: &Word<P>) -> Option<P> {
+    // SAFETY: as for `peek`. The core is not quiescent in this function.
+    unsafe { word.get(pin) }
+}
+
 /// Lends the file that `word` holds, if it holds one. Called by a task.
 #[inline(always)]
 pub fn borrow(pin: &Pinned, word: &Word<File>) -> Option<Borrowed> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loom::thread::{self, JoinHandle};
 use percore::{CoreId, Pinned};
-use rcu::{Config, Counted, Domain, LoanCell, Loaned, Removed, Word, Words};
+use rcu::{Config, Counted, Domain, LoanCell, Loaned, Removed, Word};
 use sync::UnsafeCell;
 use sync::atomic::{AtomicUsize, Ordering};
 
@@ -86,11 +86,13 @@ struct Shared {
 
 /// An array of words, which is published by a word itself.
 #[derive(Clone)]
-struct Table(Arc<Words<Reference>>);
+struct Table(Arc<Words>);
+
+type Words = Box<[Word<Reference>]>;
 
 impl Deref for Table {
-    type Target = Words<Reference>;
-    fn deref(&self) -> &Words<Reference> {
+    type Target = Words;
+    fn deref(&self) -> &Words {
         &self.0
     }
 }
@@ -104,8 +106,8 @@ unsafe impl Counted for Table {
         // SAFETY: the caller's promise.
         Self(unsafe { Arc::from_word(word) })
     }
-    fn target(word: *mut ()) -> *const Words<Reference> {
-        Arc::<Words<Reference>>::target(word)
+    fn target(word: *mut ()) -> *const Words {
+        Arc::<Words>::target(word)
     }
 }
 
@@ -121,7 +123,7 @@ struct Core {
 }
 
 fn table(words: usize) -> Table {
-    Table(Arc::new(Words::new((0..words).map(|_| Word::new()).collect())))
+    Table(Arc::new((0..words).map(|_| Word::new()).collect()))
 }
 
 /// Explores `model` on a machine of `cores` cores, all online, and a table whose first `held` words hold the
@@ -167,8 +169,14 @@ impl Core {
         thread::spawn(move || run(Core::new(&shared, core)))
     }
 
-    fn words(&self) -> &Words<Reference> {
-        self.shared.words.peek(&self.pin).unwrap()
+    fn words(&self) -> &Words {
+        // SAFETY: the models use no words that they found before they were quiescent.
+        unsafe { self.shared.words.peek(&self.pin) }.unwrap()
+    }
+
+    fn get(&self, word: usize) -> Option<Reference> {
+        // SAFETY: the core is online, and not quiescent in this function.
+        unsafe { self.words()[word].get(&self.pin) }
     }
 
     fn cell(&self) -> &LoanCell<Reference> {
@@ -292,7 +300,7 @@ fn two_words_with_one_object() {
     });
 }
 
-/// The words move to a larger array while a reader looks, and the object is then taken out of that.
+/// A larger array replaces the words while a reader looks, and the object is then taken out of that.
 #[test]
 fn a_reader_of_the_smaller_array() {
     explore(2, 2, 1, |core| {
@@ -305,7 +313,7 @@ fn a_reader_of_the_smaller_array() {
             core.goes();
         });
         let larger = table(2 * WORDS);
-        core.words().move_to(&larger);
+        assert!(larger[0].put(core.get(0).unwrap(), false).is_none());
         core.retire(core.shared.words.put(larger, false));
         core.retire(core.words()[0].take());
         core.quiesces(3);
@@ -318,7 +326,7 @@ fn a_reader_of_the_smaller_array() {
 fn a_mark_beside_a_reader() {
     explore(3, 2, 1, |core| {
         let reader = core.spawn(1, |core| {
-            let found = core.words()[0].get(&core.pin).expect("a mark takes no object away");
+            let found = core.get(0).expect("a mark takes no object away");
             core.quiesces(1);
             found.read();
             drop(found);
@@ -353,5 +361,21 @@ fn the_last_user_waits_for_nobody() {
         }
         core.quiesces(2);
         reader.join().unwrap();
+    });
+}
+
+/// Two cores take the object out of one word, and one of them gets it.
+#[test]
+fn a_reference_leaves_its_word_once() {
+    explore(3, 2, 1, |core| {
+        let other = core.spawn(1, |core| {
+            core.words()[0].set_mark(true);
+            core.retire(core.words()[0].take());
+            core.quiesces(2);
+            core.goes();
+        });
+        core.retire(core.words()[0].take());
+        core.quiesces(2);
+        other.join().unwrap();
     });
 }

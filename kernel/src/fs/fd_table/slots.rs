@@ -3,17 +3,18 @@
 //!
 //! Threads read the slots without the table's lock (`rcu::Word`). The mark of a word is close-on-exec.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::Errno;
 use percore::Pinned;
-use rcu::{Found, Removed, Word, Words};
+use rcu::{Found, Removed, Word};
 
 use crate::fs::open_file::{OpenFile, Opened};
-use crate::mm::fallible;
 use crate::mm::static_or_arc::StaticOrArc;
+use crate::mm::{fallible, lending};
 
 /// The slot of a number.
 pub(super) type Slot = Word<StaticOrArc<OpenFile>>;
@@ -26,7 +27,7 @@ const FEWEST: usize = 4;
 
 /// The slots, by descriptor.
 pub(super) struct Slots {
-    words: Words<StaticOrArc<OpenFile>>,
+    words: Box<[Slot]>,
     /// The exact number of tables that have them. Their files are closed when the last one has left.
     tables: AtomicUsize,
 }
@@ -40,7 +41,7 @@ impl Slots {
         let len = len.next_power_of_two().max(FEWEST);
         let mut words = fallible::empty(len)?;
         words.resize_with(len, Slot::new);
-        fallible::arc(Self { words: Words::new(words.into_boxed_slice()), tables: AtomicUsize::new(1) })
+        fallible::arc(Self { words: words.into_boxed_slice(), tables: AtomicUsize::new(1) })
     }
 
     /// Returns the slots up to the last one in use.
@@ -67,22 +68,31 @@ impl Slots {
     pub fn leave(&self, pin: &Pinned) {
         // AcqRel: all that the tables did with the files comes before their close.
         if self.tables.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.iter().filter_map(|slot| slot.peek(pin)).for_each(OpenFile::leave);
+            self.iter().filter_map(|slot| lending::peek(pin, slot)).for_each(OpenFile::leave);
         }
     }
 
     /// Copies the files of `slots` that satisfy `stays` into these slots, which are free and not published.
     pub fn copy_from(&self, pin: &Pinned, slots: &[Slot], stays: impl Fn(&Slot) -> bool) {
         for (from, to) in slots.iter().zip(self.iter()).filter(|(from, _)| stays(from)) {
-            if let Some(file) = from.get(pin).and_then(Opened::new) {
+            if let Some(file) = lending::get(pin, from).and_then(Opened::new) {
                 let _nothing = fill(to, file, is_marked(from));
             }
         }
     }
 
-    /// Moves all files to `larger`, see [`Words::move_to`].
-    pub fn move_to(&self, larger: &Self) {
-        self.words.move_to(&larger.words);
+    /// Moves all numbers to `larger`, whose slots are free and not published. The files stay in memory for
+    /// threads that still read these slots, but `larger` keeps them open now.
+    pub fn move_to(&self, pin: &Pinned, larger: &Self) {
+        for (from, to) in self.iter().zip(larger.iter()) {
+            match from.look() {
+                Found::Free => {}
+                Found::Reserved => _ = to.reserve(),
+                Found::Reference { marked } => {
+                    let _nothing = lending::get(pin, from).and_then(|file| to.put(file, marked));
+                }
+            }
+        }
     }
 }
 

@@ -58,8 +58,8 @@ impl Judges {
         Judges(self.0.iter().filter_map(|(old, time)| Some((same(old)?.clone(), *time))).collect())
     }
 
-    /// Runs the binaries on the mutant until one fails. Those that do not end soon are tried again for longer:
-    /// last, or as soon as there are two of them. The number 0 stands for a build without switches.
+    /// Runs the binaries on the mutant until one fails. Those that do not end soon are tried again for
+    /// longer: last, or as soon as there are two of them. The number 0 stands for a build without switches.
     pub fn judge(&self, mutant: u32) -> Result<Outcome> {
         let mut slow = Vec::new();
         for (binary, time) in &self.0 {
