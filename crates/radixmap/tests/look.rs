@@ -162,12 +162,22 @@ fn values_with_other_second_words_are_other_runs() {
         guard.widen(keys.clone()).unwrap();
         guard.fill(*value);
     }
-    let mut runs = Vec::new();
-    let _all = map.look(&pin, 0..BLOCK, u64::MAX, |keys, value| {
-        runs.push((keys, value));
-        ControlFlow::<()>::Continue(())
-    });
-    assert_eq!(runs, expected);
+    let runs = || {
+        let mut runs = Vec::new();
+        let _all = map.look(&pin, 0..BLOCK, u64::MAX, |keys, value| {
+            runs.push((keys, value));
+            ControlFlow::<()>::Continue(())
+        });
+        runs
+    };
+    assert_eq!(runs(), expected);
+    // A walk of the holder may fold sections, but not those whose second words differ.
+    let mut walked = Vec::new();
+    map.lock_range(&pin, 0..BLOCK, IfPresent)
+        .unwrap()
+        .for_each_used(|run| walked.push((run.keys(), run.value())));
+    assert_eq!(walked, expected);
+    assert_eq!(runs(), expected);
     map.destroy(&pin);
     settle(&refcache, &pin);
 }
