@@ -162,7 +162,7 @@ fn values_with_other_second_words_are_other_runs() {
         guard.widen(keys.clone()).unwrap();
         guard.fill(*value);
     }
-    let runs = || {
+    let runs = |map: &RadixMap<Wide, &Refcache>| {
         let mut runs = Vec::new();
         let _all = map.look(&pin, 0..BLOCK, u64::MAX, |keys, value| {
             runs.push((keys, value));
@@ -170,14 +170,18 @@ fn values_with_other_second_words_are_other_runs() {
         });
         runs
     };
-    assert_eq!(runs(), expected);
+    assert_eq!(runs(&map), expected);
     // A walk of the holder may fold sections, but not those whose second words differ.
     let mut walked = Vec::new();
     map.lock_range(&pin, 0..BLOCK, IfPresent)
         .unwrap()
         .for_each_used(|run| walked.push((run.keys(), run.value())));
     assert_eq!(walked, expected);
-    assert_eq!(runs(), expected);
+    assert_eq!(runs(&map), expected);
+    let twin = RadixMap::new(&pin, &refcache).unwrap();
+    map.copy_to(&pin, &twin, 0..BLOCK, |run| Ok(Some(run.value()))).unwrap();
+    assert_eq!(runs(&twin), expected);
+    twin.destroy(&pin);
     map.destroy(&pin);
     settle(&refcache, &pin);
 }
