@@ -73,6 +73,16 @@ fn a_page_where_a_mapping_leaves_is_gone_once_it_is_unmapped() {
     assert!(run.status == 0 && run.text() == "stale: done\n", "{run:?}");
 }
 
+/// Threads write to a number onto which another one duplicates pipes. Without the second look of
+/// `FdTable::in_use` they find it closed.
+#[test]
+fn a_number_that_gets_another_pipe_is_always_open() {
+    for (cpus, rounds) in [("1", "500"), ("2", "500"), ("4", "1500")] {
+        let run = run(&["-c", cpus], &[&compiled("dup_race", Compiler::Musl), rounds]);
+        assert!(run.status == 0 && run.text() == "dup_race: done\n", "{cpus} CPUs: {run:?}");
+    }
+}
+
 #[test]
 fn a_storm_of_memory_calls_harms_nobody() {
     CALLS.run_each(&[("1", "percore", 1), ("4", "adaptive", 2), ("2", "shared", 3)]);
