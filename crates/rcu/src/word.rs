@@ -149,13 +149,15 @@ impl<P: Counted> Word<P> {
         self.load().map(|word| unsafe { counted(word) })
     }
 
-    /// Replaces what the word holds, and returns the reference that it held. #[inline]
+    /// Replaces what the word holds, and returns the reference that it held.
+    #[inline]
     pub fn put(&self, new: P, marked: bool) -> Option<Removed<P>> {
         let word = new.into_word();
         self.exchange(if marked { word.map_addr(|address| address | MARK) } else { word })
     }
 
-    /// Frees the word, and returns the reference that it held. #[inline]
+    /// Frees the word, and returns the reference that it held.
+    #[inline]
     pub fn take(&self) -> Option<Removed<P>> {
         self.exchange(ptr::null_mut())
     }
@@ -310,8 +312,8 @@ impl<P: Counted> LoanCell<P> {
     /// Lends the object that `word` holds, if it holds one. A second object at once is counted.
     ///
     /// # Safety
-    /// As for [`Word::peek`]. The cell is that of the caller's core, which calls [`keep`](Self::keep) before it
-    /// is quiescent and before another flow runs on it. No other core uses the cell.
+    /// As for [`Word::peek`]. The cell is that of the caller's core, which calls [`keep`](Self::keep) before
+    /// it is quiescent and before another flow runs on it. No other core uses the cell.
     #[inline(always)]
     pub unsafe fn lend(&self, _pin: &Pinned, word: &Word<P>) -> Option<Loaned<P>> {
         let word = word.load()?;

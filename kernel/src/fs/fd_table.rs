@@ -207,14 +207,15 @@ impl FdTable {
         !self.is_alone()
     }
 
-    /// Returns whether no thread but the caller, who uses it or has left it last, looks descriptors up in it.
+    /// Returns whether no other thread looks descriptors up in the table. The caller uses it, or was the last
+    /// to leave it.
     fn is_alone(&self) -> bool {
         // Acquire: pairs with `leave`. If a thread asks about its own table and is its only user, it stays
         // the only one.
         self.users.load(Ordering::Acquire) <= 1
     }
 
-    /// Lends the file behind descriptor `fd` to the caller, who is a user of the table.
+    /// Lends the file behind descriptor `fd` to the caller. The caller's thread uses the table.
     ///
     /// # Errors
     /// EBADF if it is not open.

@@ -321,7 +321,7 @@ fn a_reader_of_the_smaller_array() {
     });
 }
 
-/// The mark changes beside a reader, who still finds the object, and counts it.
+/// A writer changes the mark while a reader loads the word. The reader finds the object and counts it.
 #[test]
 fn a_mark_beside_a_reader() {
     explore(3, 2, 1, |core| {
