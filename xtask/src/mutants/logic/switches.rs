@@ -91,6 +91,8 @@ enum Kind<'a> {
     Unary { operand: Range<usize>, id: u32 },
     /// An arm without a guard may match nothing. The range is empty, after the pattern.
     Arm(u32),
+    /// The arms of a `match`: the compiler's error about a case without an arm names the `match`.
+    Match(Vec<u32>),
     /// A guard may be true always, or never.
     Guard { always: Vec<u32>, never: Vec<u32> },
 }
@@ -175,6 +177,15 @@ impl<'ast> Visit<'ast> for Finder<'_> {
             self.add(range, Kind::Unary { operand, id: mutant.id });
         }
         visit::visit_expr_unary(self, unary);
+    }
+
+    fn visit_expr_match(&mut self, expression: &'ast syn::ExprMatch) {
+        let removed = expression.arms.iter().flat_map(|arm| self.at("MatchArm", arm.span()));
+        let removed: Vec<u32> = removed.map(|mutant| mutant.id).collect();
+        if !removed.is_empty() {
+            self.add(expression.span().byte_range(), Kind::Match(removed));
+        }
+        visit::visit_expr_match(self, expression);
     }
 
     fn visit_arm(&mut self, arm: &'ast Arm) {
@@ -270,6 +281,10 @@ impl Writer<'_> {
                 self.out += &format!(" if !crate::mutant::is({id})");
                 vec![*id]
             }
+            Kind::Match(mutants) => {
+                self.write(edit.range.clone(), inside);
+                mutants.clone()
+            }
             Kind::Guard { always, never } => {
                 always.iter().for_each(|id| self.out += &format!("crate::mutant::is({id}) || "));
                 never.iter().for_each(|id| self.out += &format!("!crate::mutant::is({id}) && "));
@@ -353,6 +368,8 @@ mod tests {
             file.text,
             text.replace("1 => 2", "1 if !crate::mutant::is(7) => 2").replace("a > 2", "(a > 2)")
         );
+        let scrutinee = file.text.find("a {").unwrap();
+        assert_eq!(file.mutants_at(&(scrutinee..scrutinee + 1)), [7]);
         let file = switched(text, "MatchArmGuard", "a > 2", "true", &[]);
         assert_eq!(file.text, text.replace("a > 2", "crate::mutant::is(7) || (a > 2)"));
     }
