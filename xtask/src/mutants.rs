@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use models::Models;
+use models::{Models, build_all};
 use results::{Outcome, Results};
 use sites::{Mutant, Sites};
 use tree::Tree;
@@ -84,11 +84,12 @@ pub fn orderings(words: &[&str]) -> Result<bool> {
 fn run(request: &Request<'_>, sites: &Sites) -> Result<()> {
     let tree = Tree::update()?;
     let mut results = Results::open(&format!("orderings-{}", request.name), digest(&sites.texts))?;
-    let models = Models::measure(&tree, request.name, &mut results)?;
+    let binaries = build_all(&tree, request.name)?.context("the models do not build")?;
+    let models = Models::measure(&binaries, &mut results)?;
     for mutant in &sites.mutants {
         if request.wants(mutant, results.outcome(&mutant.key())) {
             let start = Instant::now();
-            let outcome = outcome_of(mutant, sites, &tree, &models)?;
+            let outcome = outcome_of(mutant, request.name, sites, &tree, &models)?;
             println!("{mutant}: {outcome} ({} s)", start.elapsed().as_secs());
             results.record(&mutant.key(), outcome)?;
         }
@@ -97,14 +98,14 @@ fn run(request: &Request<'_>, sites: &Sites) -> Result<()> {
     Ok(())
 }
 
-fn outcome_of(mutant: &Mutant, sites: &Sites, tree: &Tree, models: &Models) -> Result<Outcome> {
+fn outcome_of(mutant: &Mutant, name: &str, sites: &Sites, tree: &Tree, models: &Models) -> Result<Outcome> {
     if !mutant.is_seen_by_loom() {
         return Ok(Outcome::Unseen);
     }
     let original = &sites.texts[&mutant.file];
     let path = mutant.file.strip_prefix(root()).context("a file of the repository")?;
     let _mutated = tree.replace(path, original, &mutant.applied_to(original))?;
-    models.run(tree)
+    build_all(tree, name)?.map_or(Ok(Outcome::Unbuilt), |binaries| models.judge(&binaries, 0))
 }
 
 /// Returns a hash that identifies a state of the source.

@@ -13,6 +13,7 @@ mod judge;
 mod listing;
 mod switches;
 
+use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::Command;
@@ -24,9 +25,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::digest;
+use super::models::Models;
 use super::results::{Outcome, Results};
 use super::tree::Tree;
-use build::Builder;
+use build::{Binary, Builder, Kind};
 use judge::Judges;
 use listing::Mutant;
 
@@ -44,6 +46,12 @@ impl Target {
     /// Returns the path of the crate's `lib.rs`.
     fn root_file(&self) -> PathBuf {
         PathBuf::from(format!("crates/{}/src/lib.rs", self.name))
+    }
+
+    /// Returns the words for cargo that build the tests.
+    fn words_for_tests(&self) -> String {
+        let judges: String = self.judges.iter().map(|judge| format!(" --package {judge}")).collect();
+        format!("test --no-run --lib --tests{judges}")
     }
 }
 
@@ -65,12 +73,19 @@ struct Request<'a> {
     only: Option<&'a str>,
     /// Whether the mutants that survived are tried again.
     survivors: bool,
+    /// Whether the loom models judge, instead of the other tests. They run on the mutants that survived.
+    models: bool,
 }
 
 impl<'a> Request<'a> {
+    /// Requests all mutants that have not been tried.
+    fn of(target: &'a Target) -> Self {
+        Request { target, shard: (0, 1), only: None, survivors: false, models: false }
+    }
+
     fn parse(words: &[&'a str]) -> Result<Self> {
         let (name, mut rest) = words.split_first().context("which crate?")?;
-        let mut request = Request { target: target(name)?, shard: (0, 1), only: None, survivors: false };
+        let mut request = Request::of(target(name)?);
         while let Some((option, after)) = rest.split_first() {
             rest = after;
             let mut value = || {
@@ -82,7 +97,10 @@ impl<'a> Request<'a> {
                 "--shard" => request.shard = parse_shard(value()?)?,
                 "--only" => request.only = Some(value()?),
                 "--survivors" => request.survivors = true,
-                unknown => bail!("there is no option {unknown}: --shard K/N, --only TEXT or --survivors"),
+                "--models" => request.models = true,
+                unknown => {
+                    bail!("there is no option {unknown}: --shard K/N, --only TEXT, --survivors or --models")
+                }
             }
         }
         Ok(request)
@@ -92,8 +110,8 @@ impl<'a> Request<'a> {
     fn wants(&self, mutant: &Mutant, before: Option<&Outcome>) -> bool {
         match (self.only, before) {
             (Some(text), _) => mutant.name.contains(text),
-            (None, None) => mutant.id as usize % self.shard.1 == self.shard.0,
-            (None, Some(outcome)) => self.survivors && *outcome == Outcome::Survived,
+            (None, None) => !self.models && mutant.id as usize % self.shard.1 == self.shard.0,
+            (None, Some(outcome)) => (self.survivors || self.models) && *outcome == Outcome::Survived,
         }
     }
 }
@@ -113,7 +131,7 @@ pub fn run_today(name: &str) -> Result<bool> {
     let target = target(name)?;
     let day = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() / (24 * 60 * 60);
     let shard = (usize::try_from(day)? % target.shards, target.shards);
-    run_request(&Request { target, shard, only: None, survivors: false })
+    run_request(&Request { shard, ..Request::of(target) })
 }
 
 /// Returns whether cargo-mutants is installed.
@@ -146,44 +164,62 @@ fn run_request(request: &Request<'_>) -> Result<bool> {
     let mutants = listing::mutants_of(&format!("radixvm-{name}"))?;
     let tree = Tree::update()?;
     let builder = Builder::new(&tree, request.target, &mutants)?;
-    let results = Results::open(&format!("logic-{name}"), digest(builder.texts()))?;
+    let mut results = Results::open(&format!("logic-{name}"), digest(builder.texts()))?;
     let wanted: Vec<&Mutant> =
         mutants.iter().filter(|mutant| request.wants(mutant, results.outcome(&mutant.name))).collect();
-    let results = Mutex::new(results);
-    judge(&builder, &mutants, &wanted, &results)?;
-    let results = results.into_inner().expect("no thread panicked");
+    if request.models {
+        judge_by_models(&builder, &mutants, &wanted, &mut results)?;
+    } else {
+        judge(&builder, &mutants, &wanted, &mut results)?;
+    }
     println!("{name}: {}", results.summary(mutants.iter().map(|mutant| &mutant.name)));
     Ok(true)
 }
 
-/// Runs the mutants `wanted`: those behind switches at the same time, the others one after the other.
-fn judge(builder: &Builder<'_>, all: &[Mutant], wanted: &[&Mutant], results: &Mutex<Results>) -> Result<()> {
-    let (switched, binaries) = builder.build_all(all)?;
+/// Runs the tests on the mutants `wanted`.
+fn judge(builder: &Builder<'_>, all: &[Mutant], wanted: &[&Mutant], results: &mut Results) -> Result<()> {
+    let (switched, binaries) = builder.build_all(Kind::Tests, all)?;
     let judges = Judges::measure(binaries)?;
-    let (together, alone): (Vec<&Mutant>, Vec<&Mutant>) =
-        wanted.iter().partition(|mutant| switched.contains(&mutant.id));
-    println!(
-        "{} mutants are in one build, whose tests take {} s; {} have builds of their own",
-        together.len(),
-        judges.time().as_secs(),
-        alone.len()
-    );
-    judge_together(&judges, &together, results)?;
-    for mutant in alone {
-        let outcome = match builder.build_one(mutant)? {
-            Some(binaries) => judges.with(&binaries).judge(0)?,
-            None => Outcome::Unbuilt,
-        };
-        record(results, mutant, outcome)?;
-    }
-    Ok(())
+    println!("the tests take {} s", judges.time().as_secs());
+    let (together, alone) = divide(wanted, &switched);
+    judge_together(&together, results, |mutant| judges.judge(mutant))?;
+    judge_alone(builder, Kind::Tests, &alone, results, |binaries| judges.with(&binaries).judge(0))
 }
 
-fn judge_together(judges: &Judges, mutants: &[&Mutant], results: &Mutex<Results>) -> Result<()> {
-    let next = AtomicUsize::new(0);
+/// Runs the loom models on the mutants `wanted`.
+fn judge_by_models(
+    builder: &Builder<'_>,
+    all: &[Mutant],
+    wanted: &[&Mutant],
+    results: &mut Results,
+) -> Result<()> {
+    let paths = |binaries: Vec<Binary>| binaries.into_iter().map(|binary| binary.path).collect::<Vec<_>>();
+    let (switched, binaries) = builder.build_all(Kind::Models, all)?;
+    let binaries = paths(binaries);
+    let models = Models::measure(&binaries, results)?;
+    let (together, alone) = divide(wanted, &switched);
+    judge_together(&together, results, |mutant| models.judge(&binaries, mutant))?;
+    judge_alone(builder, Kind::Models, &alone, results, |binaries| models.judge(&paths(binaries), 0))
+}
+
+/// Divides mutants into those behind switches and those with builds of their own.
+fn divide<'a>(wanted: &[&'a Mutant], switched: &BTreeSet<u32>) -> (Vec<&'a Mutant>, Vec<&'a Mutant>) {
+    let (together, alone): (Vec<_>, Vec<_>) = wanted.iter().partition(|mutant| switched.contains(&mutant.id));
+    println!("{} mutants are in one build, {} have builds of their own", together.len(), alone.len());
+    (together, alone)
+}
+
+/// Judges mutants of one build, as many at the same time as there are cores.
+fn judge_together(
+    mutants: &[&Mutant],
+    results: &mut Results,
+    judge: impl Fn(u32) -> Result<Outcome> + Sync,
+) -> Result<()> {
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(results));
     let work = || {
         while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
-            record(results, mutant, judges.judge(mutant.id)?)?;
+            let outcome = judge(mutant.id)?;
+            record(&mut results.lock().expect("no thread panicked"), mutant, outcome)?;
         }
         Ok(())
     };
@@ -194,29 +230,22 @@ fn judge_together(judges: &Judges, mutants: &[&Mutant], results: &Mutex<Results>
     })
 }
 
-fn record(results: &Mutex<Results>, mutant: &Mutant, outcome: Outcome) -> Result<()> {
-    println!("{} {}: {outcome}", mutant.id, mutant.name);
-    results.lock().expect("no thread panicked").record(&mutant.name, outcome)
+/// Judges mutants with builds of their own, one after the other.
+fn judge_alone(
+    builder: &Builder<'_>,
+    kind: Kind,
+    mutants: &[&Mutant],
+    results: &mut Results,
+    judge: impl Fn(Vec<Binary>) -> Result<Outcome>,
+) -> Result<()> {
+    for mutant in mutants {
+        let outcome = builder.build_one(kind, mutant)?.map_or(Ok(Outcome::Unbuilt), &judge)?;
+        record(results, mutant, outcome)?;
+    }
+    Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::root;
-
-    #[test]
-    fn a_shard_is_a_number_below_another() {
-        assert_eq!(parse_shard("2/3").unwrap(), (2, 3));
-        for wrong in ["3/3", "1", "a/3", "1/", "1/0"] {
-            assert!(parse_shard(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn each_target_is_a_crate_with_mutants_of_its_own() {
-        for target in &TARGETS {
-            assert!(root().join(target.root_file()).exists(), "{}", target.name);
-        }
-        assert!(target("sync").is_err());
-    }
+fn record(results: &mut Results, mutant: &Mutant, outcome: Outcome) -> Result<()> {
+    println!("{} {}: {outcome}", mutant.id, mutant.name);
+    results.record(&mutant.name, outcome)
 }

@@ -23,12 +23,8 @@ const CONFIGURATIONS: [&str; 2] = ["--cfg loom", "--cfg loom --cfg loom_wide"];
 /// The crate with models of its own in the second one.
 const WIDE: &str = "radixmap";
 
-/// The models of a crate.
-pub struct Models {
-    name: String,
-    /// Each with its configuration and the time that it takes, the quickest first.
-    times: Vec<(String, usize, Duration)>,
-}
+/// The models of a crate, each with its configuration and the time that it takes, the quickest first.
+pub struct Models(Vec<(String, usize, Duration)>);
 
 /// The outcome of one run of a model.
 #[derive(PartialEq)]
@@ -39,19 +35,18 @@ enum End {
 }
 
 impl Models {
-    /// Builds the models of the crate as it is and runs those whose time is not known yet. They must pass.
-    pub fn measure(tree: &Tree, name: &str, results: &mut Results) -> Result<Self> {
+    /// Runs those models of the crate as it is whose time is not known yet. They must pass. There is a binary
+    /// for each configuration.
+    pub fn measure(binaries: &[PathBuf], results: &mut Results) -> Result<Self> {
         let mut times = Vec::new();
-        for (configuration, binary) in
-            build_all(tree, name)?.context("the models do not build")?.iter().enumerate()
-        {
+        for (configuration, binary) in binaries.iter().enumerate() {
             for model in list(binary)? {
                 let time = match results.time_of(&model) {
                     Some(time) => time,
                     None => {
                         let start = Instant::now();
                         ensure!(
-                            run(binary, &model, LONGEST)? == End::Passed,
+                            run(binary, &model, 0, LONGEST)? == End::Passed,
                             "{model} fails without a mutant"
                         );
                         results.record_time(&model, start.elapsed())?;
@@ -62,14 +57,14 @@ impl Models {
             }
         }
         times.sort_by_key(|&(_, _, time)| time);
-        Ok(Models { name: name.to_owned(), times })
+        Ok(Models(times))
     }
 
-    /// Builds the models of the crate in the tree, and runs them until one fails.
-    pub fn run(&self, tree: &Tree) -> Result<Outcome> {
-        let Some(binaries) = build_all(tree, &self.name)? else { return Ok(Outcome::Unbuilt) };
-        for (model, configuration, time) in &self.times {
-            match run(&binaries[*configuration], model, *time * SLOWDOWN + SLACK)? {
+    /// Runs the models in these binaries on a mutant until one fails. The number 0 stands for binaries
+    /// without switches.
+    pub fn judge(&self, binaries: &[PathBuf], mutant: u32) -> Result<Outcome> {
+        for (model, configuration, time) in &self.0 {
+            match run(&binaries[*configuration], model, mutant, *time * SLOWDOWN + SLACK)? {
                 End::Passed => {}
                 End::Failed => return Ok(Outcome::KilledBy(model.clone())),
                 End::TimedOut => return Ok(Outcome::TimedOut(model.clone())),
@@ -79,16 +74,24 @@ impl Models {
     }
 }
 
+/// Returns the configurations of a crate's models.
+pub fn configurations(name: &str) -> &'static [&'static str] {
+    if name == WIDE { &CONFIGURATIONS } else { &CONFIGURATIONS[..1] }
+}
+
+/// Returns the words for cargo that build a crate's models.
+pub fn build_words(name: &str) -> String {
+    format!("test --release --package radixvm-{name} --test loom --no-run")
+}
+
 /// Builds the models and returns a binary for each configuration, or none if one does not build.
-fn build_all(tree: &Tree, name: &str) -> Result<Option<Vec<PathBuf>>> {
-    let configurations = if name == WIDE { &CONFIGURATIONS[..] } else { &CONFIGURATIONS[..1] };
-    configurations.iter().map(|configuration| build(tree, name, configuration)).collect()
+pub fn build_all(tree: &Tree, name: &str) -> Result<Option<Vec<PathBuf>>> {
+    configurations(name).iter().map(|configuration| build(tree, name, configuration)).collect()
 }
 
 fn build(tree: &Tree, name: &str, configuration: &str) -> Result<Option<PathBuf>> {
-    let words = format!("test --locked --release --quiet --package radixvm-{name} --test loom --no-run");
-    let mut command = tree.cargo(&words, configuration);
-    command.arg("--message-format=json").stderr(Stdio::null());
+    let mut command = tree.cargo(&build_words(name), configuration);
+    command.args(["--locked", "--quiet", "--message-format=json"]).stderr(Stdio::null());
     let output = command.output().context("cannot run cargo")?;
     let messages = String::from_utf8_lossy(&output.stdout).into_owned();
     let binary = messages.split("\"executable\":\"").nth(1).and_then(|rest| rest.split('"').next());
@@ -103,8 +106,9 @@ fn list(binary: &PathBuf) -> Result<Vec<String>> {
 }
 
 /// Runs one model.
-fn run(binary: &PathBuf, model: &str, limit: Duration) -> Result<End> {
+fn run(binary: &PathBuf, model: &str, mutant: u32, limit: Duration) -> Result<End> {
     let mut command = Command::new(binary);
+    command.env("MUTANT", mutant.to_string());
     command.args(["--exact", model]).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().with_context(|| binary.display().to_string())?;
     let start = Instant::now();

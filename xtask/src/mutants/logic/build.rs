@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::Target;
 use super::listing::Mutant;
 use super::switches::{MODULE, Switched};
+use crate::mutants::models;
 use crate::mutants::tree::Tree;
 use crate::root;
 
@@ -30,6 +31,15 @@ pub struct Binary {
 
 /// The binaries, or the compiler's messages.
 type Outcome = Result<Vec<Binary>, Vec<Value>>;
+
+/// The tests that judge the mutants.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// The tests without loom.
+    Tests,
+    /// The crate's loom models.
+    Models,
+}
 
 /// Builds a crate in the copy of the repository.
 pub struct Builder<'a> {
@@ -71,11 +81,11 @@ impl<'a> Builder<'a> {
     }
 
     /// Builds the mutants that build, behind switches. Returns them with the binaries.
-    pub fn build_all(&self, mutants: &[Mutant]) -> Result<(BTreeSet<u32>, Vec<Binary>)> {
+    pub fn build_all(&self, kind: Kind, mutants: &[Mutant]) -> Result<(BTreeSet<u32>, Vec<Binary>)> {
         let mut unfit = Unfit::default();
         for round in 1..=ROUNDS {
             let files = self.write_switched(mutants, &unfit)?;
-            let messages = match self.build()? {
+            let messages = match self.build(kind)? {
                 Ok(binaries) => return Ok((files.values().flat_map(Switched::mutants).collect(), binaries)),
                 Err(messages) => messages,
             };
@@ -95,13 +105,13 @@ impl<'a> Builder<'a> {
     }
 
     /// Builds one mutant, without switches. Returns none if it does not build.
-    pub fn build_one(&self, mutant: &Mutant) -> Result<Option<Vec<Binary>>> {
+    pub fn build_one(&self, kind: Kind, mutant: &Mutant) -> Result<Option<Vec<Binary>>> {
         for (file, text) in &self.texts {
             self.tree.write(file, text.as_bytes())?;
         }
         let original = &self.texts[&mutant.file];
         let _mutated = self.tree.replace(&mutant.file, original, &mutant.applied_to(original))?;
-        Ok(self.build()?.ok())
+        Ok(self.build(kind)?.ok())
     }
 
     fn write_switched(&self, mutants: &[Mutant], unfit: &Unfit) -> Result<BTreeMap<&Path, Switched>> {
@@ -118,18 +128,35 @@ impl<'a> Builder<'a> {
         Ok(files)
     }
 
-    /// Builds the crate, and then the tests.
-    fn build(&self) -> Result<Outcome> {
-        match self.cargo(&format!("check --package radixvm-{}", self.target.name))? {
-            Ok(_) => {}
-            failed @ Err(_) => return Ok(failed),
+    /// Builds the crate and what judges it. The models have a binary for each of their configurations.
+    fn build(&self, kind: Kind) -> Result<Outcome> {
+        match kind {
+            Kind::Tests => self.build_in("", &self.target.words_for_tests()),
+            Kind::Models => self.build_models(),
         }
-        let judges: String = self.target.judges.iter().map(|judge| format!(" --package {judge}")).collect();
-        self.cargo(&format!("test --no-run --lib --tests{judges}"))
     }
 
-    fn cargo(&self, words: &str) -> Result<Outcome> {
-        let mut command = self.tree.cargo(words, FLAGS);
+    fn build_models(&self) -> Result<Outcome> {
+        let mut binaries = Vec::new();
+        for configuration in models::configurations(self.target.name) {
+            match self.build_in(configuration, &models::build_words(self.target.name))? {
+                Ok(more) => binaries.extend(more),
+                failed @ Err(_) => return Ok(failed),
+            }
+        }
+        Ok(Ok(binaries))
+    }
+
+    /// Builds the crate in a configuration, and then with these words for cargo.
+    fn build_in(&self, configuration: &str, words: &str) -> Result<Outcome> {
+        match self.cargo(configuration, &format!("check --package radixvm-{}", self.target.name))? {
+            Ok(_) => self.cargo(configuration, words),
+            failed @ Err(_) => Ok(failed),
+        }
+    }
+
+    fn cargo(&self, configuration: &str, words: &str) -> Result<Outcome> {
+        let mut command = self.tree.cargo(words, format!("{FLAGS} {configuration}").trim_end());
         command.args(["--locked", "--quiet", "--message-format=json"]);
         // The tests run often, and are built once.
         command.envs([("CARGO_PROFILE_TEST_OPT_LEVEL", "1"), ("CARGO_PROFILE_DEV_OPT_LEVEL", "1")]);
