@@ -31,6 +31,8 @@ pub struct FrameStore {
     free: PerCore<Mutex<Vec<FrameNum>>>,
     huge: HugeFrames,
     compressed: CompressedStore,
+    /// If true, huge frames are for programs that ask for them, as with `huge=madvise`.
+    only_wanted: AtomicBool,
     /// No frame is given out while this is set.
     exhausted: AtomicBool,
     /// If true, no holder is told that it is the last to hold a frame.
@@ -48,6 +50,7 @@ impl FrameStore {
             free: PerCore::new(cores, |core| Mutex::new(share(core))),
             huge,
             compressed: CompressedStore::default(),
+            only_wanted: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
             unsure: AtomicBool::new(false),
         }
@@ -61,6 +64,11 @@ impl FrameStore {
     /// From now on there are huge frames, or none.
     pub fn offer_huge(&self, offered: bool) {
         self.huge.offer(offered);
+    }
+
+    /// From now on huge frames are for programs that ask for them, or for all.
+    pub fn offer_huge_when_wanted(&self, only_wanted: bool) {
+        self.only_wanted.store(only_wanted, SeqCst);
     }
 
     /// From now on `unshare` says no, or what is true.
@@ -137,8 +145,8 @@ impl Frames for FrameStore {
         Some(frame)
     }
 
-    fn alloc_huge(&self, _: &Pinned, _: bool) -> Option<FrameNum> {
-        if self.exhausted.load(SeqCst) {
+    fn alloc_huge(&self, _: &Pinned, wanted: bool) -> Option<FrameNum> {
+        if self.exhausted.load(SeqCst) || !self.allows_huge(wanted) {
             return None;
         }
         let block = self.huge.take()?;
@@ -146,8 +154,8 @@ impl Frames for FrameStore {
         Some(FrameNum::new(block.start as u64))
     }
 
-    fn allows_huge(&self, _: bool) -> bool {
-        true
+    fn allows_huge(&self, wanted: bool) -> bool {
+        wanted || !self.only_wanted.load(SeqCst)
     }
 
     fn alloc_huge_raw(&self, pin: &Pinned, wanted: bool) -> Option<FrameNum> {

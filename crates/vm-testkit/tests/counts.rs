@@ -1,7 +1,9 @@
 //! Counts of interrupted cores, which the design aims to keep low.
 
+use std::collections::BTreeSet;
+
 use vm::{Event, Mapping, PageNum, PageRange, Placement, Prot, Tables};
-use vm_testkit::{ALL_TABLES, Setup, World};
+use vm_testkit::{ALL_TABLES, Setup, World, for_each_design};
 
 const RW: Prot = Prot::from_bits(3);
 const ROUNDS: u64 = 100;
@@ -176,4 +178,27 @@ fn counters_are_kept_where_things_happen() {
     let names: Vec<_> = of(0).iter().map(|(name, _)| name).collect();
     assert_eq!(names[0], "mmap");
     world.finish();
+}
+
+#[test]
+fn the_frames_of_new_nodes_are_shown() {
+    for_each_design(Setup::new(), |world| {
+        let shown = || {
+            let mut frames = BTreeSet::new();
+            world.machine.on(0, |pin| {
+                world
+                    .space
+                    .each_node_frame(pin, &mut |at| assert!(frames.insert(at), "a frame is shown twice"));
+            });
+            frames
+        };
+        let (before, made) = (shown(), world.space.nodes().created);
+        let pages = anywhere(&world, 0, 1);
+        touch(&world, 0, pages);
+        let (after, made) = (shown(), world.space.nodes().created - made);
+        assert!(made > 0 && before.is_subset(&after));
+        assert!((after.len() - before.len()) as u64 >= made);
+        unmap(&world, 0, pages);
+        world.finish();
+    });
 }

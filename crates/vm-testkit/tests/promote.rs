@@ -217,3 +217,26 @@ fn blocks_that_are_not_one_anonymous_mapping_are_refused() {
         assert_eq!(world.count(Event::Promotion), 0);
     });
 }
+
+#[test]
+fn a_machine_with_huge_pages_for_those_who_ask_promotes_no_others() {
+    for_each_world(|world| {
+        world.frames().offer_huge_when_wanted(true);
+        fill(world, 0);
+        assert_eq!((huge(world), world.count(Event::HugeFault) + world.count(Event::Promotion)), (0, 0));
+        collapse(world).unwrap();
+        assert_promoted(world);
+    });
+}
+
+#[test]
+fn advice_asks_for_huge_pages() {
+    for_each_world(|world| {
+        world.frames().offer_huge_when_wanted(true);
+        let advise =
+            |set| on_one(world, |pin| world.space.advise(pin, range(0, HUGE_PAGES), set, Flags::NONE));
+        advise(Flags::HUGE).unwrap();
+        fill(world, 1);
+        assert_promoted(world);
+    });
+}
