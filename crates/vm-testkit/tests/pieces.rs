@@ -319,6 +319,28 @@ fn mappings_of_others_at_the_old_place_stay() {
     });
 }
 
+/// The first piece has moved. Another thread removes the right to write one of its pages, and the move fails:
+/// that page stays at the new place, with what was written to it, and the others come back.
+#[test]
+fn a_page_of_the_new_place_is_protected_meanwhile() {
+    with_tokens(|world, pin| {
+        let carried = PAGES.div_ceil(MOST) + ROOM.div_ceil(MOST) + 1;
+        let disturb = |now| {
+            if now == carried {
+                world.space.protect(pin, PageRange::one(page(NEW)), Prot::READ).unwrap();
+                world.space.unmap(pin, PageRange::one(page(NEW + PAGES - 1))).unwrap();
+            }
+        };
+        let answer = move_it(world, pin, &what(Placement::Fixed(page(NEW))), disturb).0;
+        assert_eq!(answer, Err(VmError::NotMapped));
+        assert_eq!(world.load(pin, page(NEW), 0), Ok(token(0)));
+        assert_eq!(world.store(pin, page(NEW), 0, 1), Err(FaultError::Denied));
+        assert_eq!(world.load(pin, page(OLD), 0), Ok(0));
+        (1..PAGES).for_each(|by| assert_eq!(world.load(pin, page(OLD + by), 0), Ok(token(by))));
+        assert_unmapped(world, pin, range(NEW + 1, ROOM - 1));
+    });
+}
+
 /// The steps of a move, called directly: the leaf is dropped but for a page that others have mapped there.
 #[test]
 fn a_sharer_of_a_page_in_a_held_leaf_is_not_forgotten() {

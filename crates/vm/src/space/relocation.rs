@@ -17,7 +17,8 @@
 //!    memory.
 //! 4. Other threads may unmap held pages, or map over them. A step that finds a page changed ends the move,
 //!    and the pages go back where their places are still held. To the other threads, their own operation came
-//!    first.
+//!    first. A page that has moved and got other rights or another mapping since stays at the new place, with
+//!    its contents.
 //!
 //! The caller does one move at a time in a space, and no fork meanwhile.
 
@@ -290,24 +291,25 @@ impl<'s> Relocation<'s> {
             self.parts.settle(pin, piece, self.old)?;
         }
         if self.next(piece) {
-            self.begin_phase(Phase::Clear(error), self.part_of_new(0, self.moved));
+            let pages = self.what.from.pages();
+            self.begin_phase(Phase::Clear(error), self.part_of_new(pages, self.moved.max(pages)));
         }
         Ok(Progress::More)
     }
 
-    /// Unmaps what was placed at the new place.
+    /// Unmaps the pages by which the mapping has grown.
     fn clear(&mut self, pin: &Pinned, error: VmError) -> Result<Progress, VmError> {
         let piece = self.piece(pin);
         if !piece.is_empty() {
             self.space.unmap(pin, piece)?;
         }
         if self.next(piece) {
-            self.begin_phase(Phase::Release(error), self.part_of_new(self.moved, self.what.pages));
+            self.begin_phase(Phase::Release(error), self.part_of_new(0, self.what.pages));
         }
         Ok(Progress::More)
     }
 
-    /// Stops holding the rest of it.
+    /// Stops holding the new place. Pages that other threads have changed since stay there.
     fn release(&mut self, pin: &Pinned, error: VmError) -> Result<Progress, VmError> {
         let piece = self.piece(pin);
         if !piece.is_empty() {
