@@ -60,7 +60,10 @@ fn overview(world: &World, pin: &Pinned, user: PageRange, detail: Detail, most: 
         let end = world.space.overview(pin, rest, detail, most, &mut |next| {
             shown += 1;
             match regions.last().and_then(|last| last.joined(*next)) {
-                Some(joined) => *regions.last_mut().expect("it was joined") = joined,
+                Some(joined) => {
+                    assert_eq!(shown, 1, "one overview shows two parts of the region {joined:?}");
+                    *regions.last_mut().expect("it was joined") = joined;
+                }
                 None => regions.push(*next),
             }
         });
