@@ -127,6 +127,17 @@ mod tests {
     }
 
     #[test]
+    fn the_yard_lies_where_mappings_may_go() {
+        for (cores, seed) in [1, 7, 256].into_iter().flat_map(|cores| (0..100).map(move |seed| (cores, seed)))
+        {
+            let within = 3 << 32..1 << 35;
+            let yard = Yard::of(&Layout { seed, ..layout(cores, within.clone()) }).unwrap();
+            let pieces = (0..cores).map(|core| yard.piece(core));
+            assert!(pieces.into_iter().all(|piece| within.start <= piece.start && piece.end <= within.end));
+        }
+    }
+
+    #[test]
     fn a_small_space_has_no_yard() {
         assert!(Yard::of(&layout(4, 0..1 << 20)).is_none());
     }
