@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{CORES, domain, settle};
-use percore::Pinned;
+use percore::{CoreId, Pinned};
 use radixmap::{Always, BLOCK, RadixMap, Value};
 use refcache::Refcache;
 
@@ -113,5 +113,18 @@ fn a_machine_finds_each_entry_that_is_present() {
             let (_, word) = map.leaf_word(pin, key).unwrap();
             assert_eq!(word & !radixmap::TAGS, 7 << 12 | 1, "key {key}");
         }
+    });
+}
+
+#[test]
+fn nodes_are_counted_on_the_core_that_creates_them() {
+    on_map(|pin, map| {
+        let of = |core| map.counters().of(CoreId::new(core)).created;
+        let (mine, all) = (pin.core().index(), map.stats().created);
+        assert_eq!(of(mine), all);
+        fill(map, pin, 5..6, PLAIN);
+        let created = map.stats().created;
+        assert!(created > all && of(mine) == created);
+        assert!((0..CORES).filter(|&core| core != mine).all(|core| of(core) == 0));
     });
 }
