@@ -7,7 +7,7 @@ mod common;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::{CORES, domain, settle};
+use common::{CORES, on_map};
 use percore::{CoreId, Pinned};
 use radixmap::{Always, BLOCK, RadixMap, Value};
 use refcache::Refcache;
@@ -32,18 +32,6 @@ impl Value for Entry {
 const PLAIN: Entry = Entry { number: 7, walked: false, second: 0 };
 
 type Map<'r> = RadixMap<Entry, &'r Refcache>;
-
-fn on_map(test: impl FnOnce(&Pinned, &Map<'_>)) {
-    let _core = percore::threads::enter_any(CORES);
-    let pin = percore::pin();
-    let refcache = domain();
-    refcache.online(&pin);
-    let map = Map::new(&pin, &refcache).unwrap();
-    test(&pin, &map);
-    map.destroy(&pin);
-    settle(&refcache, &pin);
-    assert_eq!(refcache.garbage(), 0, "nodes are left");
-}
 
 fn fill(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, value: Entry) {
     let mut guard = map.lock_range(pin, keys.clone(), Always).unwrap();

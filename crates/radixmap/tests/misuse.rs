@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use common::{CORES, Twin, domain, settle};
+use common::{CORES, Twin, domain, on_map, settle};
 use fuzzing::attempt;
 use percore::Pinned;
 use radixmap::{
@@ -25,22 +25,6 @@ type Map<'r> = RadixMap<Twin, &'r Refcache>;
 /// A span that one slot of the root covers, far from the root's first.
 const FAR: Range<u64> = 20 << 27..21 << 27;
 const BACKWARDS: Range<u64> = Range { start: 5, end: 3 };
-
-/// Runs `test` on an empty map, and checks that all keys can be locked, and that all its memory is freed.
-fn on_map(test: impl FnOnce(&Pinned, &Map<'_>)) {
-    let _core = percore::threads::enter_any(CORES);
-    let pin = percore::pin();
-    let refcache = domain();
-    refcache.online(&pin);
-    let map = Map::new(&pin, &refcache).unwrap();
-    test(&pin, &map);
-    map.lock_range(&pin, 0..KEY_END, IfPresent).unwrap().for_each(|entry| entry.clear());
-    settle(&refcache, &pin);
-    assert_eq!(map.stats().live(), 1, "only the root stays");
-    drop(map);
-    settle(&refcache, &pin);
-    assert_eq!(refcache.garbage(), 0, "nodes are left");
-}
 
 fn fill(map: &Map<'_>, pin: &Pinned, keys: Range<u64>, value: u64) {
     map.lock_range(pin, keys, Always).unwrap().fill(Twin(value));
@@ -464,7 +448,7 @@ fn a_map_is_not_copied_to_itself() {
 
 #[test]
 fn keys_are_where_they_are() {
-    on_map(|pin, map| {
+    on_map(|pin, map: &Map<'_>| {
         for keys in [3..3, BACKWARDS, 0..KEY_END + 1, KEY_END..KEY_END + 1, 0..u64::MAX] {
             assert!(attempt(|| drop(map.lock_range(pin, keys.clone(), Always))).is_err());
             assert!(attempt(|| drop(map.lock_whole(pin, keys.clone()))).is_err());
@@ -482,7 +466,7 @@ fn keys_are_where_they_are() {
 #[cfg(debug_assertions)]
 #[test]
 fn forgotten_guards_do_not_make_a_core_forget_others() {
-    on_map(|pin, map| {
+    on_map(|pin, map: &Map<'_>| {
         let refcache = domain();
         refcache.online(pin);
         for _ in 0..if cfg!(miri) { 0 } else { 100 } {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use percore::Pinned;
-use radixmap::Value;
+use radixmap::{IfPresent, KEY_END, RadixMap, Value};
 use refcache::{Config, Refcache};
 
 /// Number of cores. Test threads of one binary play different ones.
@@ -47,4 +47,21 @@ pub fn settle(refcache: &Refcache, pin: &Pinned) {
     for _ in 0..32 {
         refcache.tick(pin);
     }
+}
+
+/// Runs `test` on an empty map, and checks that all keys can be locked, and that all its memory is freed.
+#[allow(dead_code)] // not every binary has one map for each test
+pub fn on_map<V: Value>(test: impl FnOnce(&Pinned, &RadixMap<V, &Refcache>)) {
+    let _core = percore::threads::enter_any(CORES);
+    let pin = percore::pin();
+    let refcache = domain();
+    refcache.online(&pin);
+    let map = RadixMap::new(&pin, &refcache).unwrap();
+    test(&pin, &map);
+    map.lock_range(&pin, 0..KEY_END, IfPresent).unwrap().for_each(|entry| entry.clear());
+    settle(&refcache, &pin);
+    assert_eq!(map.stats().live(), 1, "only the root stays");
+    drop(map);
+    settle(&refcache, &pin);
+    assert_eq!(refcache.garbage(), 0, "nodes are left");
 }
