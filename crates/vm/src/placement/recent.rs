@@ -69,4 +69,16 @@ mod tests {
         let all: alloc::vec::Vec<_> = core::iter::from_fn(|| recent.take(3).map(PageNum::get)).collect();
         assert_eq!(all, [19, 18, 17, 16, 15, 14, 13, 12]);
     }
+
+    #[test]
+    fn a_loop_over_the_newest_range_forgets_no_other() {
+        let mut recent = Recent::default();
+        let range = |pages| PageRange::new(PageNum::new(100 * pages), pages).unwrap();
+        (1..=RECENT as u64).for_each(|pages| recent.put(range(pages)));
+        for _ in 0..2 * RECENT {
+            assert!(recent.take(RECENT as u64).is_some());
+            recent.put(range(RECENT as u64));
+        }
+        assert!((1..=RECENT as u64).all(|pages| recent.take(pages) == Some(range(pages).start())));
+    }
 }

@@ -22,6 +22,14 @@ const LONGEST: Duration = Duration::from_secs(1800);
 /// The largest address space of a binary, in KiB: a mutant may allocate for ever.
 const LARGEST: u64 = 16 << 20;
 
+/// A failure matters, and not how it looks: a backtrace takes seconds, and a property that fails is tried
+/// again hundreds of times to find a small case, which is then written to a file.
+const QUICK_FAILURE: [(&str, &str); 3] = [
+    ("RUST_BACKTRACE", "0"),
+    ("PROPTEST_MAX_SHRINK_ITERS", "0"),
+    ("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true"),
+];
+
 /// The binaries, the quickest first, each with the time that it takes without a mutant.
 pub struct Judges(Vec<(Binary, Duration)>);
 
@@ -99,6 +107,7 @@ fn run(binary: &Binary, mutant: u32, limit: Duration) -> Result<End> {
     command.arg("-c").arg(format!("ulimit -v {LARGEST}; exec \"$0\"")).arg(&binary.path);
     command.current_dir(&binary.folder).env("MUTANT", mutant.to_string());
     command.env("CARGO_MANIFEST_DIR", &binary.folder);
+    command.envs(QUICK_FAILURE);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().with_context(|| binary.path.display().to_string())?;
     let end = watch(&mut child, limit)?;
