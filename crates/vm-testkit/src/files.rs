@@ -1,11 +1,11 @@
 //! Simulated files: pages that mappings show, held by one reference of the file and one of each page that
 //! shows them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
 use percore::Pinned;
-use vm::{BackingError, BackingNum, FrameNum, Frames, PageNum};
+use vm::{Access, BackingError, BackingNum, FrameNum, Frames, PageNum};
 
 use crate::{FrameStore, WORDS};
 
@@ -17,6 +17,8 @@ pub fn original(file: usize, index: u64, word: usize) -> u64 {
 struct File {
     len: u64,
     pages: BTreeMap<u64, FrameNum>,
+    /// The pages that mappings may have written.
+    written: BTreeSet<u64>,
 }
 
 /// A file as it is mapped in one place: the page of the file that comes first, where it is, and the number of
@@ -53,7 +55,7 @@ impl FileStore {
     /// Creates a file of `len` pages and returns its number.
     pub fn create(&self, len: u64) -> usize {
         let files = &mut self.lock().files;
-        files.push(File { len, pages: BTreeMap::new() });
+        files.push(File { len, pages: BTreeMap::new(), written: BTreeSet::new() });
         files.len() - 1
     }
 
@@ -133,6 +135,11 @@ impl FileStore {
         }
     }
 
+    /// Returns the pages of the file that were asked for to be written.
+    pub fn written(&self, file: usize) -> Vec<u64> {
+        self.lock().files[file].written.iter().copied().collect()
+    }
+
     /// Every file ends at its beginning.
     pub fn clear(&self, pin: &Pinned, frames: &FrameStore) {
         let files = self.lock().files.len();
@@ -148,6 +155,7 @@ impl FileStore {
         frames: &FrameStore,
         backing: BackingNum,
         page: PageNum,
+        access: Access,
     ) -> Result<FrameNum, BackingError> {
         let (file, index) = self.shown(backing, page);
         let mut state = self.lock();
@@ -155,7 +163,7 @@ impl FileStore {
             index < state.views[backing.get() as usize - 1].end,
             "{backing:?} was not told that it has grown"
         );
-        let File { len, pages } = &mut state.files[file];
+        let File { len, pages, written } = &mut state.files[file];
         if index >= *len {
             return Err(BackingError::BeyondEnd);
         }
@@ -167,6 +175,9 @@ impl FileStore {
                 fresh
             }
         };
+        if access == Access::Write {
+            written.insert(index);
+        }
         frames.adjust(pin, shown, 1);
         Ok(shown)
     }

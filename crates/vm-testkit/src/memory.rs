@@ -68,10 +68,10 @@ impl Backings for Memory {
         pin: &Pinned,
         backing: BackingNum,
         page: PageNum,
-        _: Access,
+        access: Access,
     ) -> Result<FrameNum, BackingError> {
         self.0.interposed.meet(Call::BackingFrame, pin);
-        self.0.files.frame(pin, &self.0.frames, backing, page)
+        self.0.files.frame(pin, &self.0.frames, backing, page, access)
     }
     fn adjust(&self, _: &Pinned, backing: BackingNum, pages: i64) {
         self.0.files.adjust(backing, pages);

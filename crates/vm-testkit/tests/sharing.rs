@@ -2,8 +2,8 @@
 
 use percore::Pinned;
 use vm::{
-    Access, Copies, Event, FaultError, Flags, Mapping, PageNum, PageRange, Placement, Prot, Remap, Resident,
-    Tables, VmError,
+    Access, Copies, Event, Fault, FaultError, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot,
+    Remap, Resident, Tables, VirtAddr, VmError,
 };
 use vm_testkit::{Setup, Shows, World, for_each_design, original};
 
@@ -39,6 +39,30 @@ fn resident(world: &World, pin: &Pinned, at: PageRange) -> Resident {
         huge: sum.huge + region.resident.huge,
         compressed: sum.compressed + region.resident.compressed,
     })
+}
+
+/// A page of a shared mapping that may be written is not asked for again before the write.
+#[test]
+fn a_file_is_told_of_pages_that_may_be_written_through_it() {
+    on_every_design(|world, pin, file| {
+        map(world, pin, range(100, 2), RW, Shows::Private(file, 0));
+        map(world, pin, range(200, 2), Prot::READ, Shows::Shared(file, 2));
+        map(world, pin, range(300, 2), RW, Shows::Shared(file, 4));
+        for at in [100, 101, 200, 201, 300, 301] {
+            world.load(pin, page(at), 0).unwrap();
+        }
+        world.store(pin, page(101), 0, 1).unwrap();
+        assert_eq!(world.machine.files.written(file), [4, 5]);
+    });
+}
+
+#[test]
+fn the_first_write_to_a_private_page_is_one_fault() {
+    on_every_design(|world, pin, file| {
+        map(world, pin, range(100, 1), RW, Shows::Private(file, 0));
+        let fault = || world.space.fault(pin, VirtAddr::new(100 * PAGE_SIZE), Access::Write);
+        assert_eq!((fault(), fault()), (Ok(Fault::Copy), Ok(Fault::Spurious)));
+    });
 }
 
 #[test]

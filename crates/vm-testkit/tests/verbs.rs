@@ -377,6 +377,16 @@ fn a_long_discard_is_refused_as_a_whole_and_reports_a_gap() {
     });
 }
 
+#[test]
+fn a_long_discard_of_untouched_pages_is_refused_too() {
+    let long = range(100, 2 * LARGE);
+    on_every_design(|world, pin| {
+        fixed(world, pin, long, RW);
+        world.space.advise(pin, long, Flags::LOCKED, Flags::NONE).unwrap();
+        assert_eq!(world.space.discard_without(pin, long, Flags::LOCKED), Err(VmError::Mixed));
+    });
+}
+
 /// Pages in two places that two cores have: two shootdowns. In more places: one.
 #[test]
 fn a_long_discard_interrupts_the_cores_that_have_its_pages() {
@@ -540,5 +550,7 @@ fn a_long_range_is_unmapped_piece_by_piece() {
         assert!(pieces >= PLACES / 8, "{pieces} pieces");
         assert!(world.regions(pin, all).is_empty());
         assert_eq!(world.space.piece(pin, range(7, 512)), range(7, 512), "what is short is one piece");
+        let beyond = range(1 << 40, 1 << 30);
+        assert_eq!(world.space.piece(pin, beyond), beyond, "it is refused by the operation");
     });
 }

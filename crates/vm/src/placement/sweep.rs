@@ -235,4 +235,55 @@ mod tests {
         assert_eq!(land.take(&mut sweep, 7), Some(1500));
         assert_eq!(land.take(&mut sweep, 1), None);
     }
+
+    /// Everything from `floor` on is used, and the pass is in the middle of a window of 4096 pages.
+    fn crowded(floor: u64) -> (Land, Sweep) {
+        let land = Land::default();
+        land.used.borrow_mut().extend(floor..TOP);
+        let window = TOP - 4096;
+        (land, Sweep { all: 0..TOP, top: TOP, floor, window, cursor: TOP - 2048, handed: 0 })
+    }
+
+    #[test]
+    fn a_search_goes_as_far_as_its_credit() {
+        for pages in [1, 100] {
+            let floor = TOP - 100_000;
+            let (land, mut sweep) = crowded(floor);
+            assert_eq!(land.take(&mut sweep, pages), Some(floor - pages), "new land comes last");
+            let swept = TOP - 2048 - sweep.cursor;
+            assert!(CREDIT * pages - pages < swept && swept <= CREDIT * pages, "{swept} pages were swept");
+            assert_eq!(TOP - 4096 - sweep.window, STRIDE + CREDIT * pages);
+        }
+    }
+
+    #[test]
+    fn land_that_was_given_up_is_used_before_new_land() {
+        let (land, mut sweep) = crowded(TOP - 5000);
+        land.free(TOP - 4500..TOP - 4490);
+        let found: Vec<_> = (0..10).map(|_| land.take(&mut sweep, 1).unwrap()).collect();
+        assert_eq!(found, (TOP - 4500..TOP - 4490).rev().collect::<Vec<_>>());
+        assert_eq!((sweep.floor, sweep.window), (TOP - 5000, TOP - 4500));
+    }
+
+    #[test]
+    fn a_pass_ends_where_the_rest_is_too_small() {
+        let (land, mut sweep) = (Land::default(), Sweep::new(0..TOP, TOP));
+        let mut take = || sweep.search(LARGE / 2, &|pages| land.look(pages)).unwrap();
+        assert_eq!([take(), take(), take()], [TOP - LARGE / 2, TOP - LARGE, TOP - LARGE / 2]);
+        let mut sweep = Sweep::new(0..TOP, TOP);
+        let mut take = || sweep.search(LARGE - 1, &|pages| land.look(pages)).unwrap();
+        assert_eq!([take(), take()], [TOP - LARGE + 1; 2]);
+    }
+
+    #[test]
+    fn a_window_of_which_more_than_half_was_free_is_halved() {
+        for (size, handed, left) in
+            [(4096, 2048, 4096), (4096, 2049, 2048), (2 * LARGE - 1, 2 * LARGE - 1, 2 * LARGE - 1)]
+        {
+            let window = TOP - size;
+            let mut sweep = Sweep { all: 0..TOP, top: TOP, floor: window, window, cursor: window, handed };
+            sweep.turn();
+            assert_eq!((TOP - sweep.window, sweep.cursor, sweep.handed), (left, TOP, 0));
+        }
+    }
 }
