@@ -2,10 +2,10 @@
 
 use percore::Pinned;
 use vm::{
-    Access, Copies, Event, Fault, FaultError, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot,
-    Remap, Resident, Tables, VirtAddr, VmError,
+    Access, Copies, Event, Fault, FaultError, Flags, Mapping, Others, PAGE_SIZE, PageNum, PageRange,
+    Placement, Prot, Remap, Resident, Tables, VirtAddr, VmError,
 };
-use vm_testkit::{Setup, Shows, World, for_each_design, original};
+use vm_testkit::{ALL_TABLES, Setup, Shows, World, for_each_design, original};
 
 const RW: Prot = Prot::from_bits(3);
 
@@ -234,6 +234,30 @@ fn folded_slots_stay_folded_in_a_child() {
         assert_eq!(child.regions(pin, range(0, 1 << 30)).len(), 1);
         child.end();
     });
+}
+
+/// A piece has 512 slots at most.
+#[test]
+fn a_fork_in_pieces_has_pieces_of_bounded_size() {
+    for (tables, others) in ALL_TABLES
+        .into_iter()
+        .flat_map(|tables| [Others::None, Others::Freeze].map(|others| (tables, others)))
+    {
+        let world = World::radix(Setup::new(), tables);
+        world.machine.on(0, |pin| {
+            (0..2000).for_each(|at| map(&world, pin, range(1000 + 2 * at, 1), RW, Shows::Zeroes));
+            let child = world.sibling(pin).unwrap();
+            let (mut from, mut pieces) = (Some(page(0)), 0);
+            while let Some(at) = from {
+                from = world.space.fork_piece(pin, &*child.space, at, others, &mut |_| None).unwrap();
+                pieces += 1;
+            }
+            assert!(pieces >= 4, "{pieces} pieces, {others:?}");
+            assert_eq!(child.regions(pin, range(0, 1 << 30)).len(), 2000);
+            child.end();
+        });
+        world.finish();
+    }
 }
 
 #[test]
