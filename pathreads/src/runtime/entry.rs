@@ -62,6 +62,9 @@ static PROC: u64 = u64::from_le_bytes([0, 0, b'/', b'p', b'r', b'o', b'c', b'/']
 /// The flag of a signal's frame that has the vector registers as `xsave` stores them.
 const UC_FP_XSTATE: u32 = 1;
 
+/// Where such a frame says which parts of the registers it has.
+const XSTATE_FEATURES: u64 = 472;
+
 /// The flag of an alternate stack that is switched off while it is used.
 const SS_AUTODISARM: u32 = 1 << 31;
 
@@ -259,8 +262,9 @@ global_asm!(
     "mov r8, rax",
     "mov rdi, [rdx + 224]",
     "mov rsi, rdx",
-    "mov eax, -1",
-    "mov edx, -1",
+    // The parts that the frame has. Processors may touch the room of others, which ends behind the stack.
+    "mov eax, [rdi + {features}]",
+    "mov edx, [rdi + {features} + 4]",
     "xrstor64 [rdi]",
     "mov rdx, rsi",
     "lea rsi, [trap_slow]",
@@ -385,6 +389,7 @@ global_asm!(
     table = sym OF_INTEREST,
     reserved = const RESERVED,
     has_xstate = const UC_FP_XSTATE,
+    features = const XSTATE_FEATURES,
     disarms = const SS_AUTODISARM as i32,
     all_but_sigsys = const !(crate::sys::SIGSYS_BIT as u32) as i32,
     frame = const FRAME,
