@@ -8,6 +8,7 @@
 pub mod chunk;
 pub mod elf;
 pub mod functions;
+pub mod record;
 pub mod sites;
 pub mod slot;
 

@@ -1,0 +1,356 @@
+//! The record of a program's memory, for threads in address spaces of their own.
+//!
+//! It is a sorted table of regions, which says for each what the program may do there and which members
+//! (threads with an address space of their own) have it mapped. It is a value without a lock: the runtime
+//! keeps it in memory that all members share, and changes it under one lock.
+
+/// The most members at a time.
+pub const MOST_MEMBERS: usize = 128;
+
+/// The most regions. Linux has about as many mappings for a process by default.
+pub const MOST_REGIONS: usize = 60_000;
+
+/// The descriptor of a region that lies in the memory of the program, where the offset is the address.
+pub const NO_FILE: u64 = u64::MAX;
+
+/// A set of members.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct Members([u64; 2]);
+
+impl Members {
+    /// The empty set.
+    pub const NONE: Members = Members([0; 2]);
+
+    /// Returns the set of one member.
+    pub const fn only(member: usize) -> Self {
+        let mut words = [0; 2];
+        words[member / 64] = 1 << (member % 64);
+        Members(words)
+    }
+
+    /// Returns whether a member is in the set.
+    pub const fn has(self, member: usize) -> bool {
+        self.0[member / 64] >> (member % 64) & 1 != 0
+    }
+
+    /// Returns the set with one more member.
+    pub const fn with(self, member: usize) -> Self {
+        self.and_all(Self::only(member))
+    }
+
+    /// Returns the set without a member.
+    pub const fn without(self, member: usize) -> Self {
+        let other = Self::only(member);
+        Members([self.0[0] & !other.0[0], self.0[1] & !other.0[1]])
+    }
+
+    /// Returns the members of either set.
+    pub const fn and_all(self, other: Members) -> Self {
+        Members([self.0[0] | other.0[0], self.0[1] | other.0[1]])
+    }
+
+    /// Returns whether no member is in the set.
+    pub const fn is_empty(self) -> bool {
+        self.0[0] | self.0[1] == 0
+    }
+
+    /// Returns the numbers of the members.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..MOST_MEMBERS).filter(move |member| self.has(*member))
+    }
+}
+
+/// Memory of the program with the same rights everywhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Region {
+    /// The first address.
+    pub start: u64,
+    /// The address after the last.
+    pub end: u64,
+    /// The rights, as `mmap` takes them.
+    pub rights: u64,
+    /// The descriptor of a file that is mapped shared, or [`NO_FILE`].
+    pub file: u64,
+    /// The offset in this file.
+    pub offset: u64,
+    /// The members that may have it mapped.
+    pub holders: Members,
+    /// The members that have it mapped with these rights.
+    pub current: Members,
+}
+
+impl Region {
+    const NONE: Region = Region {
+        start: 0,
+        end: 0,
+        rights: 0,
+        file: NO_FILE,
+        offset: 0,
+        holders: Members::NONE,
+        current: Members::NONE,
+    };
+
+    /// Returns whether an address lies in the region.
+    pub const fn has(&self, address: u64) -> bool {
+        self.start <= address && address < self.end
+    }
+
+    /// Returns whether the next region is the same memory, so that one entry is enough.
+    fn continues_as(&self, next: &Region) -> bool {
+        self.end == next.start
+            && (self.rights, self.holders, self.current) == (next.rights, next.holders, next.current)
+            && (self.file, next.file) == (NO_FILE, NO_FILE)
+    }
+}
+
+/// The table is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Full;
+
+/// The sorted table.
+#[repr(C)]
+pub struct Record<const MOST: usize = MOST_REGIONS> {
+    count: usize,
+    regions: [Region; MOST],
+}
+
+impl<const MOST: usize> Default for Record<MOST> {
+    fn default() -> Self {
+        Record { count: 0, regions: [Region::NONE; MOST] }
+    }
+}
+
+impl<const MOST: usize> Record<MOST> {
+    /// Returns all regions.
+    pub fn all(&self) -> &[Region] {
+        &self.regions[..self.count]
+    }
+
+    /// Returns all regions, whose bounds must stay.
+    pub fn all_mut(&mut self) -> &mut [Region] {
+        &mut self.regions[..self.count]
+    }
+
+    /// Returns the index of the first region that ends after an address.
+    fn first(&self, address: u64) -> usize {
+        self.all().partition_point(|region| region.end <= address)
+    }
+
+    /// Returns the region at an address.
+    pub fn at(&mut self, address: u64) -> Option<&mut Region> {
+        let index = self.first(address);
+        self.all_mut().get_mut(index).filter(|region| region.has(address))
+    }
+
+    /// Returns the regions that a range touches.
+    pub fn touched(&mut self, start: u64, end: u64) -> &mut [Region] {
+        let first = self.first(start);
+        let last = self.all().partition_point(|region| region.start < end);
+        &mut self.all_mut()[first..last.max(first)]
+    }
+
+    /// Returns whether nothing of a range is recorded.
+    pub fn is_free(&self, start: u64, end: u64) -> bool {
+        self.all().get(self.first(start)).is_none_or(|region| end <= region.start)
+    }
+
+    /// Returns whether all of a range is recorded.
+    pub fn covers(&mut self, start: u64, end: u64) -> bool {
+        let mut reached = start;
+        for region in self.touched(start, end) {
+            if region.start > reached {
+                return false;
+            }
+            reached = region.end;
+        }
+        reached >= end
+    }
+
+    /// Returns the regions of a range, with those at its ends divided there.
+    pub fn divided(&mut self, start: u64, end: u64) -> Result<&mut [Region], Full> {
+        self.divide(start)?;
+        self.divide(end)?;
+        Ok(self.touched(start, end))
+    }
+
+    /// Divides the region that an address lies in.
+    fn divide(&mut self, at: u64) -> Result<(), Full> {
+        let index = self.first(at);
+        let Some(region) = self.all().get(index).copied().filter(|region| region.start < at) else {
+            return Ok(());
+        };
+        let offset = if region.file == NO_FILE { 0 } else { region.offset + (at - region.start) };
+        self.put(index + 1, Region { start: at, offset, ..region })?;
+        self.regions[index].end = at;
+        Ok(())
+    }
+
+    fn put(&mut self, index: usize, region: Region) -> Result<(), Full> {
+        if self.count == MOST {
+            return Err(Full);
+        }
+        self.regions.copy_within(index..self.count, index + 1);
+        self.regions[index] = region;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Adds a region where nothing is recorded.
+    pub fn add(&mut self, region: Region) -> Result<(), Full> {
+        let index = self.first(region.start);
+        if index > 0 && self.regions[index - 1].continues_as(&region) {
+            self.regions[index - 1].end = region.end;
+        } else {
+            self.put(index, region)?;
+        }
+        self.join(region.start, region.end);
+        Ok(())
+    }
+
+    /// Removes all regions of a range that was divided at its ends.
+    pub fn remove(&mut self, start: u64, end: u64) {
+        let first = self.first(start);
+        let last = self.all().partition_point(|region| region.start < end).max(first);
+        self.regions.copy_within(last..self.count, first);
+        self.count -= last - first;
+    }
+
+    /// Joins regions that touch a range and continue each other.
+    pub fn join(&mut self, start: u64, end: u64) {
+        let mut index = self.first(start).saturating_sub(1);
+        while index + 1 < self.count && self.regions[index].start <= end {
+            if self.regions[index].continues_as(&self.regions[index + 1]) {
+                self.regions[index].end = self.regions[index + 1].end;
+                self.regions.copy_within(index + 2..self.count, index + 1);
+                self.count -= 1;
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Returns the lowest free range of a length within bounds.
+    pub fn gap(&self, length: u64, from: u64, to: u64) -> Option<u64> {
+        let mut at = from;
+        for region in &self.all()[self.first(from)..] {
+            if region.start.saturating_sub(at) >= length {
+                break;
+            }
+            at = at.max(region.end);
+        }
+        (at.checked_add(length)? <= to).then_some(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::vec::Vec;
+
+    const FEW: usize = 8;
+
+    fn record() -> Record<FEW> {
+        Record::default()
+    }
+
+    fn region(start: u64, end: u64, rights: u64) -> Region {
+        let only = Members::only(0);
+        Region { start, end, rights, holders: only, current: only, ..Region::NONE }
+    }
+
+    fn bounds(record: &Record<FEW>) -> Vec<(u64, u64, u64)> {
+        record.all().iter().map(|region| (region.start, region.end, region.rights)).collect()
+    }
+
+    #[test]
+    fn equal_neighbours_are_one_region() {
+        let mut record = record();
+        record.add(region(10, 20, 3)).unwrap();
+        record.add(region(30, 40, 3)).unwrap();
+        record.add(region(20, 30, 3)).unwrap();
+        assert_eq!(bounds(&record), [(10, 40, 3)]);
+        record.add(region(40, 50, 1)).unwrap();
+        assert_eq!(bounds(&record), [(10, 40, 3), (40, 50, 1)]);
+    }
+
+    #[test]
+    fn neighbours_with_other_members_or_files_stay_apart() {
+        let mut record = record();
+        record.add(region(10, 20, 3)).unwrap();
+        record.add(Region { holders: Members::only(1), ..region(20, 30, 3) }).unwrap();
+        record.add(Region { file: 7, ..region(30, 40, 3) }).unwrap();
+        record.add(Region { file: 7, offset: 10, ..region(40, 50, 3) }).unwrap();
+        assert_eq!(record.all().len(), 4);
+    }
+
+    #[test]
+    fn a_removed_part_leaves_the_rest() {
+        let mut record = record();
+        record.add(Region { file: 5, offset: 100, ..region(10, 40, 3) }).unwrap();
+        assert_eq!(record.divided(20, 30).unwrap().len(), 1);
+        record.remove(20, 30);
+        assert_eq!(bounds(&record), [(10, 20, 3), (30, 40, 3)]);
+        assert_eq!(record.at(35).unwrap().offset, 120);
+        assert!(record.at(20).is_none() && record.at(29).is_none());
+        assert!(record.is_free(20, 30) && !record.is_free(19, 30) && !record.is_free(20, 31));
+    }
+
+    #[test]
+    fn changed_rights_divide_and_join() {
+        let mut record = record();
+        record.add(region(10, 40, 3)).unwrap();
+        record.divided(20, 30).unwrap().iter_mut().for_each(|region| region.rights = 0);
+        record.join(20, 30);
+        assert_eq!(bounds(&record), [(10, 20, 3), (20, 30, 0), (30, 40, 3)]);
+        record.divided(20, 30).unwrap().iter_mut().for_each(|region| region.rights = 3);
+        record.join(20, 30);
+        assert_eq!(bounds(&record), [(10, 40, 3)]);
+    }
+
+    #[test]
+    fn coverage_has_no_holes() {
+        let mut record = record();
+        record.add(region(10, 20, 3)).unwrap();
+        record.add(region(20, 30, 1)).unwrap();
+        record.add(region(35, 40, 1)).unwrap();
+        assert!(record.covers(12, 30) && record.covers(10, 11));
+        assert!(!record.covers(12, 31) && !record.covers(5, 12) && !record.covers(30, 40));
+    }
+
+    #[test]
+    fn a_gap_is_the_lowest_that_is_long_enough() {
+        let mut record = record();
+        record.add(region(10, 20, 3)).unwrap();
+        record.add(region(24, 30, 1)).unwrap();
+        assert_eq!(record.gap(4, 10, 100), Some(20));
+        assert_eq!(record.gap(5, 10, 100), Some(30));
+        assert_eq!(record.gap(5, 0, 100), Some(0));
+        assert_eq!(record.gap(71, 10, 100), None);
+        assert_eq!(record.gap(70, 10, 100), Some(30));
+    }
+
+    #[test]
+    fn a_set_of_members_has_those_that_were_put_in() {
+        let set = Members::only(3).with(64).with(127).without(3);
+        assert_eq!(set.iter().collect::<Vec<_>>(), [64, 127]);
+        assert!(!set.is_empty() && set.without(64).without(127).is_empty());
+    }
+
+    #[test]
+    fn a_full_record_stays_as_it_is() {
+        let mut record = record();
+        for index in 0..FEW as u64 {
+            record.add(region(index * 20, index * 20 + 10, 3)).unwrap();
+        }
+        let before = bounds(&record);
+        assert_eq!(record.add(region(500, 510, 3)), Err(Full));
+        assert_eq!(record.divided(2, 4), Err(Full));
+        assert_eq!(bounds(&record), before);
+        record.remove(20, 30);
+        assert_eq!(record.add(region(500, 510, 3)), Ok(()));
+    }
+}
