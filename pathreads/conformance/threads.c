@@ -549,7 +549,112 @@ static void fork_calls_handlers(void) {
     say_end("the child", child);
 }
 
-RULES(RULE(a_thread_returns_a_value), RULE(pthread_exit_gives_the_value),
+static unsigned char *shared_pages;
+static sem_t asked, answered;
+
+// Answers whether the shared pages can be read and written, each time that it is asked. It has touched them.
+static void *say_access(void *with) {
+    int zeroes = open("/dev/zero", O_RDONLY);
+    shared_pages[0] = 1;
+    for (int i = 0; i < 5; i++) {
+        sem_post(&answered);
+        sem_wait(&asked);
+        int readable = is_readable(shared_pages), writable = read(zeroes, shared_pages, 1) == 1;
+        SAY("%d %d\n", readable, writable);
+    }
+    sem_post(&answered);
+    close(zeroes);
+    return with;
+}
+
+static void ask_for_access(void) {
+    sem_post(&asked);
+    sem_wait(&answered);
+}
+
+static void rights_are_those_of_all_threads(void) {
+    size_t length = 128 * page;
+    shared_pages = map_pages(128);
+    pthread_t thread = start(say_access, NULL);
+    sem_wait(&answered);
+    ask_for_access();
+    NEED(mprotect(shared_pages, length, PROT_READ) == 0);
+    ask_for_access();
+    NEED(mprotect(shared_pages, length, PROT_NONE) == 0);
+    ask_for_access();
+    NEED(mprotect(shared_pages, length, PROT_READ | PROT_WRITE) == 0);
+    ask_for_access();
+    NEED(munmap(shared_pages, length) == 0);
+    ask_for_access();
+    finish(thread);
+}
+
+static void *wait_for_ever(void *with) {
+    for (;;) pause();
+    return with;
+}
+
+static void *say_number(void *pipe) {
+    pid_t number = gettid();
+    NEED(write(*(int *)pipe, &number, sizeof number) == sizeof number);
+    return wait_for_ever(NULL);
+}
+
+// Waits until the last of the processes that hold the pipe has gone.
+static void say_rest(int *ends) {
+    char byte;
+    close(ends[1]);
+    SAY("the rest: %ld\n", (long)read(ends[0], &byte, 1));
+}
+
+static void a_crash_leaves_nothing_running(void) {
+    int ends[2];
+    NEED(pipe(ends) == 0);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 3; i++) start(wait_for_ever, NULL);
+        start(crash, NULL);
+        wait_for_ever(NULL);
+    }
+    say_end("the child", child);
+    say_rest(ends);
+}
+
+// Kills a process by the number of its first thread, or of another.
+static void kill_one(int is_first) {
+    int ends[2], rest[2];
+    NEED(pipe(ends) == 0 && pipe(rest) == 0);
+    fflush(stdout);
+    pid_t child = fork(), other;
+    if (child == 0) {
+        for (int i = 0; i < 3; i++) start(wait_for_ever, NULL);
+        start(say_number, &ends[1]);
+        wait_for_ever(NULL);
+    }
+    NEED(read(ends[0], &other, sizeof other) == sizeof other);
+    NEED(kill(is_first ? child : other, SIGKILL) == 0);
+    say_end("the child", child);
+    say_rest(rest);
+}
+
+static void killing_any_thread_ends_all(void) {
+    kill_one(1);
+    kill_one(0);
+}
+
+static void *return_at_once(void *with) {
+    return with;
+}
+
+static void many_threads_come_and_go(void) {
+    long sum = 0;
+    for (long i = 0; i < 1000; i++) sum += (long)finish(start(return_at_once, (void *)i));
+    SAY("%ld\n", sum);
+}
+
+RULES(RULE(rights_are_those_of_all_threads), RULE(a_crash_leaves_nothing_running), RULE(killing_any_thread_ends_all),
+      RULE(many_threads_come_and_go), RULE(a_thread_returns_a_value), RULE(pthread_exit_gives_the_value),
       RULE(thread_local_variables_and_errno_are_each_ones_own), RULE(keys_are_destroyed_at_exit), RULE(stacks_are_shared),
       RULE(the_heap_is_shared), RULE(mappings_are_shared), RULE(a_mutex_excludes), RULE(mutexes_have_kinds),
       RULE(a_robust_mutex_tells_that_its_owner_died), RULE(a_mutex_inherits_priority), RULE(a_timed_lock_gives_up),

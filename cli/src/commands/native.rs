@@ -32,6 +32,12 @@ pub struct Arguments {
     /// Each munmap protects its block by one call. Single pages of programs with threads are Linux's.
     #[arg(long, conflicts_with = "pool")]
     strict: bool,
+    /// Give each thread an address space of its own, and share everything else (experimental)
+    ///
+    /// Memory has pages of 4 KiB, private mappings of files are copies, and there is no pool. Calls that
+    /// cannot be right in this way are refused by name.
+    #[arg(long, conflicts_with_all = ["pool", "strict"])]
+    isolate: bool,
     /// Print the pool's counters on stderr when the program exits
     #[arg(long)]
     stats: bool,
@@ -44,7 +50,11 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<u8> {
     let runtime = artifacts::runtime()?;
     let mut command = Command::new(&runtime);
-    command.arg(if arguments.strict { "--strict" } else { "--pool" });
+    command.arg(match arguments {
+        Arguments { isolate: true, .. } => "--isolate",
+        Arguments { strict: true, .. } => "--strict",
+        _ => "--pool",
+    });
     if arguments.stats {
         command.arg("--stats");
     }

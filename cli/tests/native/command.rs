@@ -86,7 +86,7 @@ fn linux_executes_other_programs() {
 
 #[test]
 fn the_runtime_explains_itself() {
-    for words in [&[][..], &["--isolate", "--", "true"], &["--"]] {
+    for words in [&[][..], &["--unknown", "--", "true"], &["--"]] {
         let mut command = Command::new(super::runtime());
         let seen = see({
             command.args(words);

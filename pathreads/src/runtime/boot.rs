@@ -9,7 +9,7 @@ use pathreads::elf::{HEAD, Headers, PHENT, PT_GNU_STACK, PT_INTERP, SCRIPT_HEAD,
 use pathreads::page_start;
 
 use crate::sys::{self, Result, harmless, nr};
-use crate::{entry, exec, image, patch, pool, spawn, user};
+use crate::{dispatch, entry, exec, image, isolate, patch, pool, spawn, user};
 
 /// The size of the boot's stack.
 pub const STACK_SIZE: usize = 64 << 10;
@@ -45,7 +45,7 @@ const AT_SYSINFO_EHDR: u64 = 33;
 const NOT_RUNNABLE: u64 = 126;
 const NOT_FOUND: u64 = 127;
 
-const USAGE: &[u8] = b"usage: pathreads [--pool | --strict] [--stats] [--] PROGRAM ARGUMENTS...";
+const USAGE: &[u8] = b"usage: pathreads [--pool | --strict | --isolate] [--stats] [--] PROGRAM ARGUMENTS...";
 
 /// Whether unmapped memory is inaccessible at once.
 static IS_STRICT: AtomicBool = AtomicBool::new(false);
@@ -58,10 +58,21 @@ pub fn is_strict() -> bool {
     IS_STRICT.load(Ordering::Relaxed)
 }
 
+/// Whether threads are to have address spaces of their own.
+static ISOLATES: AtomicBool = AtomicBool::new(false);
+
+/// Returns which of `exec::OPTIONS` a program that this one executes gets.
+pub fn mode() -> usize {
+    if isolate::is_on() { 2 } else { usize::from(is_strict()) }
+}
+
 /// Prints what was asked for, when the program exits.
 pub fn at_exit() {
     let process = STATS_OF.load(Ordering::Relaxed);
     if process != 0 && harmless!(nr::GETPID) == Ok(process) {
+        if isolate::is_on() {
+            return isolate::print_counters();
+        }
         pool::print_counters();
     }
 }
@@ -151,6 +162,12 @@ impl Start {
         found.map(|index| self.word(index + 1))
     }
 
+    /// Returns the end of the stack. The last string is the path of the runtime.
+    fn top(self) -> u64 {
+        let last = self.auxiliary_value(AT_EXECFN).unwrap_or(self.stack as u64);
+        pathreads::page_end(last + text(last).len() as u64 + 1)
+    }
+
     /// Returns the value of a variable of the environment.
     fn variable(self, name: &[u8]) -> Option<&'static [u8]> {
         let texts = (self.environment()..self.auxiliary() - 1).map(|index| text(self.word(index)));
@@ -199,7 +216,18 @@ pub extern "C" fn boot(stack: *const u64) -> ! {
         execute_plainly(start, &program);
     }
     patch::reserve();
+    if ISOLATES.load(Ordering::Relaxed) {
+        isolate::begin();
+        isolate::begin_stack();
+        dispatch::handle_all();
+    }
     spawn::begin();
+    if isolate::is_on() && !spawn::dispatches() {
+        sys::fail(
+            b"--isolate needs syscall user dispatch, which is forbidden here or not in this Linux",
+            125,
+        );
+    }
     let file = open_program(&mut program, named);
     remember_exe(file, program.path);
     name_process(named);
@@ -212,9 +240,12 @@ pub extern "C" fn boot(stack: *const u64) -> ! {
         make_executable(stack as u64);
     }
     let map = arguments_map(start, &program);
+    let top = start.top();
     let stack = make_stack(start, &program, named, &loaded);
-    describe(map, Start { stack: stack as *const u64 });
-    if spawn::dispatches() {
+    describe(if isolate::is_on() { keep_arguments(map) } else { map }, Start { stack: stack as *const u64 });
+    if isolate::is_on() {
+        isolate_stack(stack, top, loaded.executable_stack);
+    } else if spawn::dispatches() {
         pool::switch_on();
     }
     // SAFETY: the program is loaded, and its stack is made.
@@ -255,12 +286,14 @@ fn find(start: Start, buffer: &mut [u8; PATH]) -> Program {
         let word = text(start.argument(first));
         first += 1;
         match word {
-            b"--exec" | b"--exec-strict" if first + 1 < start.arguments() => {
+            b"--exec" | b"--exec-strict" | b"--exec-isolate" if first + 1 < start.arguments() => {
                 IS_STRICT.store(word == b"--exec-strict", Ordering::Relaxed);
+                ISOLATES.store(word == b"--exec-isolate", Ordering::Relaxed);
                 return Program { is_checked: true, ..program(start.argument(first), first + 1) };
             }
             b"--pool" => IS_STRICT.store(false, Ordering::Relaxed),
             b"--strict" => IS_STRICT.store(true, Ordering::Relaxed),
+            b"--isolate" => ISOLATES.store(true, Ordering::Relaxed),
             b"--stats" => STATS_OF.store(harmless!(nr::GETPID).unwrap_or(0), Ordering::Relaxed),
             b"--" => break,
             _ if word.starts_with(b"-") => sys::fail(USAGE, 125),
@@ -481,6 +514,25 @@ fn make_stack(start: Start, program: &Program, named: u64, loaded: &Loaded) -> u
         sys::munmap(memory, most as u64 * 8);
     }
     stack
+}
+
+/// Copies what `/proc/self` shows of the program's arguments: Linux shows it of anonymous memory only.
+fn keep_arguments(mut map: Map) -> Map {
+    const FIRST: usize = 7;
+    const END: usize = 10;
+    let (first, length) = (map[FIRST], map[END] - map[FIRST]);
+    if let Ok(copy) = sys::map_zeroes(length) {
+        // SAFETY: the kernel made these strings, one after the other, and the copy is new.
+        unsafe { core::ptr::copy_nonoverlapping(first as *const u8, copy as *mut u8, length as usize) };
+        map[FIRST..=END].iter_mut().for_each(|at| *at = *at - first + copy);
+    }
+    map
+}
+
+/// Replaces the stack by the program's memory.
+fn isolate_stack(stack: u64, top: u64, is_executable: bool) {
+    let code = if is_executable { sys::PROT_EXEC } else { 0 };
+    isolate::memory::replace_stack(stack, top, sys::PROT_READ | sys::PROT_WRITE | code);
 }
 
 /// The words of `struct prctl_mm_map`.

@@ -14,6 +14,7 @@ use crate::entry::{
     Frame, address, last_jump, peek_first, peek_second, peeked, perform_call, performed, trap_call,
     trap_called, user_copied, user_copying,
 };
+use crate::isolate;
 
 /// The registers in a `ucontext`, in the kernel's order.
 #[repr(C)]
@@ -36,6 +37,12 @@ pub struct Context {
     rcx: u64,
     rsp: u64,
     rip: u64,
+    flags_and_segments: [u64; 2],
+    /// The processor's error code of a fault, its trap, the blocked signals, and the address of the fault.
+    cause: u64,
+    trap: u64,
+    mask: u64,
+    address: u64,
 }
 
 /// The head of a `siginfo`.
@@ -45,6 +52,9 @@ pub struct Information {
     error: i32,
     /// Above 0 if the kernel sends it on its own account.
     pub code: i32,
+    pad: i32,
+    /// The sender, if a process sent it.
+    sender: u32,
 }
 
 const SIGBUS: i32 = 7;
@@ -65,11 +75,36 @@ pub fn end_copy(context: &mut Context, information: &Information) -> bool {
     true
 }
 
+/// Answers a fault that is not the program's. Returns whether it was one.
+pub fn is_answered(context: &mut Context, information: &Information) -> bool {
+    matches!(information.signal, SIGSEGV | SIGBUS)
+        && (maps(context, information) || end_copy(context, information))
+}
+
+/// Maps the memory that this member did not have. Returns whether that was the cause of the signal.
+fn maps(context: &Context, information: &Information) -> bool {
+    const PAGE_FAULT: u64 = 14;
+    let is_page_fault = information.signal == SIGSEGV && information.code > 0 && context.trap == PAGE_FAULT;
+    isolate::is_on() && is_page_fault && isolate::fault(context.address, context.cause)
+}
+
+/// Names the program's process as the sender of a signal that one of its members sent.
+fn name_sender(information: &mut Information) {
+    if isolate::is_on() && information.code <= 0 && !matches!(information.code, SI_TIMER | SI_SIGIO) {
+        information.sender = isolate::sender(information.sender);
+    }
+}
+
+/// Signals with these codes have no sender.
+const SI_TIMER: i32 = -2;
+const SI_SIGIO: i32 = -5;
+
 /// Makes a signal's context the program's. Returns whether the signal is for the program.
-pub extern "C" fn show_program(context: &mut Context, information: &Information) -> bool {
-    if matches!(information.signal, SIGSEGV | SIGBUS) && end_copy(context, information) {
+pub extern "C" fn show_program(context: &mut Context, information: &mut Information) -> bool {
+    if is_answered(context, information) || isolate::is_leaders(information.signal, information.code) {
         return false;
     }
+    name_sender(information);
     if context.rip == address(&last_jump) {
         context.rip = context.rcx;
     }
@@ -105,6 +140,11 @@ fn restore(context: &mut Context, frame: &Frame, is_made: bool) {
     let Frame { rbx, rbp, r12, r13, r14, r15, rdi, rsi, rdx, r10, r8, r9, rax, rip, rsp, .. } = *frame;
     *context = Context {
         head: context.head,
+        flags_and_segments: context.flags_and_segments,
+        cause: context.cause,
+        trap: context.trap,
+        mask: context.mask,
+        address: context.address,
         r11: context.r11,
         rcx: context.rcx,
         rax: if is_made { context.rax } else { rax },

@@ -14,16 +14,18 @@
 //! | `seccomp` | a filter would meet the runtime's own calls |
 //! | `prctl` | dispatching is the runtime's, and a filter may come this way, too |
 
+use core::sync::atomic::{AtomicU8, Ordering};
+
 use abi::Errno;
 use pathreads::slot::NUMBERS;
 
 use crate::entry::Frame;
-use crate::sys::{self, SIGSYS_BIT, nr};
-use crate::{boot, exec, patch, pool, sigaction, spawn, stack, user};
+use crate::sys::{self, nr};
+use crate::{boot, exec, isolate, patch, pool, sigaction, spawn, stack, user};
 
 /// A table of calls: not 0 for those of interest. Slots read it.
-pub static OF_INTEREST: [u8; NUMBERS as usize] = {
-    let mut table = [0; NUMBERS as usize];
+pub static OF_INTEREST: [AtomicU8; NUMBERS as usize] = {
+    let mut table = [const { AtomicU8::new(0) }; NUMBERS as usize];
     let numbers = [
         nr::OPEN,
         nr::MMAP,
@@ -71,11 +73,16 @@ pub static OF_INTEREST: [u8; NUMBERS as usize] = {
     ];
     let mut index = 0;
     while index < numbers.len() {
-        table[numbers[index] as usize] = 1;
+        table[numbers[index] as usize] = AtomicU8::new(1);
         index += 1;
     }
     table
 };
+
+/// Makes all calls of interest.
+pub fn handle_all() {
+    OF_INTEREST.iter().for_each(|entry| entry.store(1, Ordering::Relaxed));
+}
 
 /// The way to go on after [`handle`].
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -105,6 +112,11 @@ pub extern "C" fn handle(frame: &mut Frame) -> Then {
     let [a, b, c, d, e, f] = arguments;
     frame.call = [number, a, b, c, d, e, f];
     patch::rewrite_if_due();
+    if isolate::is_on()
+        && let Some(then) = isolate::calls::handle(frame)
+    {
+        return then;
+    }
     match number {
         nr::MMAP => return map(frame),
         nr::MUNMAP => return unmap(frame),
@@ -131,6 +143,7 @@ pub extern "C" fn handle(frame: &mut Frame) -> Then {
         nr::SIGACTION => return sigaction::set(frame),
         nr::SIGPROCMASK if b != 0 => strip_mask(frame, 1, d),
         nr::SIGSUSPEND => strip_mask(frame, 0, b),
+        nr::SIGTIMEDWAIT if isolate::is_on() => strip_mask(frame, 0, d),
         nr::PPOLL => strip_mask(frame, 3, e),
         nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => strip_mask(frame, 4, f),
         nr::PSELECT6 | nr::IO_PGETEVENTS => strip_packed_mask(frame, f),
@@ -166,7 +179,7 @@ fn strip_mask(frame: &mut Frame, index: usize, size: u64) {
         && address != 0
         && let Ok([mask]) = user::words(address)
     {
-        frame.scratch[0] = mask & !SIGSYS_BIT;
+        frame.scratch[0] = mask & !isolate::never_blocked();
         frame.call[index + 1] = &raw const frame.scratch[0] as u64;
     }
 }
@@ -179,7 +192,7 @@ fn strip_packed_mask(frame: &mut Frame, address: u64) {
         && let Ok([mask]) = user::words(set)
     {
         let copy = &raw const frame.scratch[0] as u64;
-        frame.scratch[..3].copy_from_slice(&[mask & !SIGSYS_BIT, copy, 8]);
+        frame.scratch[..3].copy_from_slice(&[mask & !isolate::never_blocked(), copy, 8]);
         frame.call[6] = &raw const frame.scratch[1] as u64;
     }
 }
@@ -298,6 +311,11 @@ extern "C" fn look_at_path(frame: &mut Frame) -> Then {
     let is_exe = boot::is_exe_link(frame.call[first + 1]);
     match (is_open, is_exe) {
         (true, true) => frame.call[first + 1] = boot::exe_path(),
+        (true, false) if isolate::is_on() => {
+            if let Some(path) = isolate::thread::task_path(frame.call[first + 1]) {
+                frame.call[first + 1] = path;
+            }
+        }
         (true, false) => pool::revoke(),
         (false, true) if number == nr::READLINK => return read_exe_link(frame, b, c),
         (false, true) => return read_exe_link(frame, c, d),

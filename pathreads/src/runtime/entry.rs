@@ -105,6 +105,8 @@ unsafe extern "C" {
     /// Does the same on the stack that ends at `frame`, for a child that shares memory and stack. The
     /// parent goes on in `spawn::in_parent`.
     pub fn spawn_sharing(frame: *mut Frame, call: *const [u64; 7]) -> !;
+    /// Makes a thread that watches, on the stack that ends here. Returns the result of `clone`.
+    pub fn spawn_watcher(flags: u64, stack: u64) -> u64;
     /// Calls a function on the stack that ends here.
     pub fn call_on(stack: u64, f: extern "C" fn(&mut Frame) -> Then, frame: &mut Frame) -> Then;
     /// Goes on with the program by a frame that lies on the program's stack, after unmapping memory.
@@ -118,7 +120,7 @@ pub fn address(symbol: &[u8; 0]) -> u64 {
 
 global_asm!(
     ".globl start, slow_entry, trap_entry, trap_call, trap_called, perform_call, performed, last_jump",
-    ".globl sigsys_handler, restorer, signal_stubs, launch, spawn_child, spawn_sharing, leave_page",
+    ".globl sigsys_handler, restorer, signal_stubs, launch, spawn_child, spawn_sharing, spawn_watcher, leave_page",
     ".globl user_copy, user_copying, user_copied, call_on, peek_first, peek_second, peeked",
 
     // The boot has a stack of its own, so that it may write the program's.
@@ -166,6 +168,8 @@ global_asm!(
     // rcx is the slot's call, or 0. Files are opened all the time, and only those of /proc are of interest. A
     // wrong address is the kernel's affair. A path that ends with a page is looked at with more care.
     "slow_entry:",
+    "cmp byte ptr [{isolated}], 0",
+    "jne 2f",
     "cmp eax, 257",
     "je 3f",
     "cmp eax, 2",
@@ -223,6 +227,11 @@ global_asm!(
     "syscall",
     "performed:",
     "mov [rsp + {rax}], rax",
+    // A handler of the program goes on elsewhere. So a request of another member interrupted the call.
+    "cmp rax, -4",
+    "jne finish",
+    "cmp byte ptr [{isolated}], 0",
+    "jne perform",
 
     // Goes on with the program by the frame at rsp.
     "finish:",
@@ -355,6 +364,18 @@ global_asm!(
     "call {in_parent}",
     "ud2",
 
+    // clone(rdi, rsi), and the watcher in the child.
+    "spawn_watcher:",
+    "mov eax, 56",
+    "xor edx, edx", "xor r10d, r10d", "xor r8d, r8d",
+    "syscall",
+    "test rax, rax",
+    "jz 1f",
+    "ret",
+    "1: xor ebp, ebp",
+    "call {watch}",
+    "ud2",
+
     "child:",
     "mov rsp, rbx",
     "mov rdi, rbx",
@@ -398,6 +419,8 @@ global_asm!(
     stubs = const STUBS,
     show_program = sym crate::context::show_program,
     handlers = sym crate::sigaction::HANDLERS,
+    isolated = sym crate::isolate::IS_ON,
+    watch = sym crate::isolate::thread::watch,
     in_child = sym crate::spawn::in_child,
     in_parent = sym crate::spawn::in_parent,
     rbx = const offset_of!(Frame, rbx),

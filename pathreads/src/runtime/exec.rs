@@ -29,8 +29,9 @@ pub const SCRIPTS: usize = 5;
 /// The runtime, also if its file has gone.
 const RUNTIME: &[u8] = b"/proc/self/exe\0";
 
-/// The options by which the runtime is told that it was called from here: lazily, and strictly.
-pub const OPTIONS: [&[u8]; 2] = [b"--exec\0", b"--exec-strict\0"];
+/// The options by which the runtime is told that it was called from here: with the lazy pool, with the strict
+/// one, and with threads in address spaces of their own.
+pub const OPTIONS: [&[u8]; 3] = [b"--exec\0", b"--exec-strict\0", b"--exec-isolate\0"];
 
 const X_OK: u64 = 1;
 const PATH: usize = 1024;
@@ -93,7 +94,7 @@ fn count(arguments: u64) -> Option<usize> {
 fn fill(words: &mut [u64], path: u64, arguments: u64) -> sys::Result<()> {
     let end = words.len() - 1;
     words[0] = RUNTIME.as_ptr() as u64;
-    words[1] = OPTIONS[usize::from(boot::is_strict())].as_ptr() as u64;
+    words[1] = OPTIONS[boot::mode()].as_ptr() as u64;
     words[2] = path;
     user::words_into(arguments, &mut words[PREFIX..end])?;
     words[end] = 0;

@@ -4,11 +4,11 @@ use abi::Errno;
 use pathreads::elf::{Headers, Segment};
 use pathreads::{PAGE, page_end, page_start};
 
-use crate::patch;
 use crate::sys::{
     self, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, NO_FILE, PROT_EXEC,
     PROT_WRITE, Result,
 };
+use crate::{isolate, patch};
 
 /// Maps all segments, near `hint` unless they have fixed addresses. Returns what is added to the file's
 /// addresses.
@@ -25,6 +25,9 @@ pub fn load(file: u64, headers: Headers<'_>, hint: u64) -> Result {
 /// Reserves the memory of all segments.
 fn reserve(headers: Headers<'_>, first: u64, length: u64, hint: u64) -> Result {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    if isolate::is_on() {
+        return reserve_recorded(headers, first, length, hint);
+    }
     if headers.is_fixed {
         // SAFETY: nothing is replaced. A kernel that does not know the flag may choose another address.
         let at = unsafe { sys::mmap(first, length, 0, flags | MAP_FIXED_NOREPLACE, NO_FILE, 0)? };
@@ -45,6 +48,35 @@ fn reserve(headers: Headers<'_>, first: u64, length: u64, hint: u64) -> Result {
     Ok(base)
 }
 
+/// Reserves the memory of all segments in the record.
+fn reserve_recorded(headers: Headers<'_>, first: u64, length: u64, hint: u64) -> Result {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    if headers.is_fixed {
+        return isolate::memory::map([first, length, 0, flags | MAP_FIXED_NOREPLACE, NO_FILE, 0]);
+    }
+    let slack = headers.align() - PAGE;
+    let at = isolate::memory::map([hint, length + slack, 0, flags, NO_FILE, 0])?;
+    let base = (at + slack) & !slack;
+    for (from, to) in [(at, base), (base + length, at + length + slack)] {
+        if from < to {
+            isolate::memory::unmap(from, to - from)?;
+        }
+    }
+    Ok(base)
+}
+
+/// Maps memory as the program would.
+///
+/// # Safety
+/// A fixed address must not hold memory that Rust relies on.
+unsafe fn place(at: u64, length: u64, protection: u64, flags: u64, file: u64, offset: u64) -> Result {
+    if isolate::is_on() {
+        return isolate::memory::map([at, length, protection, flags, file, offset]);
+    }
+    // SAFETY: the caller answers for the address.
+    unsafe { sys::mmap(at, length, protection, flags, file, offset) }
+}
+
 /// Maps one segment over its part of the reservation.
 fn map(file: u64, segment: Segment, bias: u64) -> Result<()> {
     let (start, protection) = (bias.wrapping_add(segment.address), segment.protection());
@@ -54,7 +86,7 @@ fn map(file: u64, segment: Segment, bias: u64) -> Result<()> {
     if segment.file_size > 0 {
         let (length, offset) = (file_end - first, page_start(segment.offset));
         // SAFETY: the reservation holds nothing.
-        unsafe { sys::mmap(first, length, protection, MAP_PRIVATE | MAP_FIXED, file, offset)? };
+        unsafe { place(first, length, protection, MAP_PRIVATE | MAP_FIXED, file, offset)? };
         if protection & PROT_WRITE != 0 && segment.memory_size > segment.file_size {
             // SAFETY: the rest of the segment's last page, which was just mapped to be written.
             unsafe { core::ptr::write_bytes(in_file as *mut u8, 0, (file_end - in_file) as usize) };
@@ -66,7 +98,7 @@ fn map(file: u64, segment: Segment, bias: u64) -> Result<()> {
     if file_end < end {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
         // SAFETY: the reservation holds nothing.
-        unsafe { sys::mmap(file_end, end - file_end, protection, flags, NO_FILE, 0)? };
+        unsafe { place(file_end, end - file_end, protection, flags, NO_FILE, 0)? };
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ mod dispatch;
 mod entry;
 mod exec;
 mod image;
+mod isolate;
 mod patch;
 mod pool;
 mod sigaction;

@@ -479,28 +479,15 @@ pub fn print_counters() {
     let [a, b, c, d, e] = &mut buffer;
     sys::say(&[
         b"pathreads: ",
-        decimal(sum(|cpu| &cpu.hits), a),
+        sys::decimal(sum(|cpu| &cpu.hits), a),
         b" mappings from the pool, ",
-        decimal(CHUNK.iter().filter(|chunk| chunk.pages() > 0).count() as u64, b),
+        sys::decimal(CHUNK.iter().filter(|chunk| chunk.pages() > 0).count() as u64, b),
         b" chunks of 2 MiB, ",
-        decimal(sum(|cpu| &cpu.revocations), c),
+        sys::decimal(sum(|cpu| &cpu.revocations), c),
         b" revocations; ",
-        decimal(sum(|cpu| &cpu.lazy), d),
+        sys::decimal(sum(|cpu| &cpu.lazy), d),
         b" bytes unmapped and still accessible, at most ",
-        decimal(LAZY_BYTES, e),
+        sys::decimal(LAZY_BYTES, e),
         b" for each CPU\n",
     ]);
-}
-
-/// Formats a number.
-fn decimal(mut number: u64, buffer: &mut [u8; 20]) -> &[u8] {
-    let mut at = buffer.len();
-    loop {
-        at -= 1;
-        buffer[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &buffer[at..];
-        }
-    }
 }

@@ -14,13 +14,24 @@ use crate::context::{self, Context, Information};
 use crate::dispatch::Then;
 use crate::entry::{Frame, STUB, STUBS, address, restorer, signal_stubs, sigsys_handler};
 use crate::sys::{self, SIGSYS, SIGSYS_BIT, harmless, nr};
-use crate::user;
+use crate::{isolate, user};
 
 /// The program's handlers, by stub. 0 is free.
 pub static HANDLERS: [AtomicU64; STUBS] = [const { AtomicU64::new(0) }; STUBS];
 
 /// The program's own action for SIGSYS, which the kernel does not know.
 static OF_SIGSYS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+
+/// Flags of actions for SIGSEGV and SIGBUS that the runtime chooses under `--isolate`. It needs a stack for
+/// their handlers, and they must neither be for once nor block the signal: a fault may be about memory of
+/// another member.
+const FORCED: u64 = SA_ONSTACK | SA_NODEFER | SA_RESETHAND;
+
+/// The program's own flags for the two, or [`IGNORED`].
+static OF_FAULTS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Says that the program ignores the signal.
+const IGNORED: u64 = 1 << 63;
 
 /// The kernel's `struct sigaction` as words: handler, flags, restorer, mask.
 type Action = [u64; 4];
@@ -30,7 +41,9 @@ const SIG_IGN: u64 = 1;
 const SA_SIGINFO: u64 = 4;
 const SA_RESTORER: u64 = 0x0400_0000;
 const SA_ONSTACK: u64 = 0x0800_0000;
+const SA_RESTART: u64 = 0x1000_0000;
 const SA_NODEFER: u64 = 0x4000_0000;
+const SA_RESETHAND: u64 = 0x8000_0000;
 
 const SIGBUS: u64 = 7;
 const SIGSEGV: u64 = 11;
@@ -45,6 +58,17 @@ pub fn install() {
     let flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK | SA_NODEFER;
     let action: Action = [address(&sigsys_handler), flags, address(&restorer), 0];
     set_kernels(SIGSYS, &action);
+    if isolate::is_on() {
+        install_requests();
+    }
+}
+
+/// Makes SIGSTKFLT the runtime's.
+fn install_requests() {
+    let handler: extern "C" fn(u64, &Information, &mut Context) = isolate::on_request;
+    let flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK | SA_RESTART;
+    let handler = handler as usize as u64;
+    set_kernels(isolate::SIGSTKFLT, &[handler, flags, address(&restorer), !SIGSYS_BIT]);
 }
 
 fn set_kernels(signal: u64, action: &Action) {
@@ -60,12 +84,16 @@ fn kernels(signal: u64) -> sys::Result<Action> {
 /// Returns the kernel's action for a default one of SIGSEGV or SIGBUS.
 fn of_fault() -> Action {
     let handler: extern "C" fn(u64, &Information, &mut Context) = fault;
-    [handler as usize as u64, SA_SIGINFO | SA_RESTORER | SA_ONSTACK, address(&restorer), 0]
+    [handler as usize as u64, SA_SIGINFO | SA_RESTORER | SA_ONSTACK | SA_NODEFER, address(&restorer), 0]
 }
 
 /// Handles a fault for which the program has the default action.
 extern "C" fn fault(signal: u64, information: &Information, context: &mut Context) {
-    if context::end_copy(context, information) {
+    if context::is_answered(context, information) {
+        return;
+    }
+    let is_ignored = OF_FAULTS[usize::from(signal == SIGBUS)].load(Ordering::Relaxed) & IGNORED != 0;
+    if is_ignored && information.code <= 0 {
         return;
     }
     // A fault happens again when this returns. A signal that was sent is sent again.
@@ -90,8 +118,26 @@ pub fn set(frame: &mut Frame) -> Then {
 
 fn exchange(signal: u64, new_at: u64, old_at: u64) -> sys::Result<()> {
     let new = if new_at == 0 { None } else { Some(user::words(new_at)?) };
-    let old = if signal == SIGSYS { exchange_own(new) } else { exchange_kernels(signal, new)? };
+    let old = match signal {
+        SIGSYS => exchange_own(new),
+        isolate::SIGSTKFLT if isolate::is_on() => [0; 4],
+        _ => exchange_kernels(signal, new)?,
+    };
+    if let Some(new) = new
+        && isolate::is_on()
+    {
+        isolate::act(signal, new);
+    }
     if old_at == 0 { Ok(()) } else { user::write_words(old_at, &old) }
+}
+
+/// Sets an action that another member was told to set.
+pub fn set_here(signal: u64, action: Action) {
+    if signal == SIGSYS {
+        exchange_own(Some(action));
+    } else {
+        let _ = exchange_kernels(signal, Some(action));
+    }
 }
 
 /// Exchanges the program's action for SIGSYS.
@@ -108,11 +154,18 @@ fn exchange_own(new: Option<Action>) -> Action {
 
 /// Exchanges an action in the kernel.
 fn exchange_kernels(signal: u64, new: Option<Action>) -> sys::Result<Action> {
+    let of_faults = match signal {
+        SIGSEGV | SIGBUS if isolate::is_on() => Some(&OF_FAULTS[usize::from(signal == SIGBUS)]),
+        _ => None,
+    };
+    let new_flags = new.map(|[handler, flags, ..]| if handler == SIG_IGN { IGNORED } else { flags });
     let new = new.map(|[handler, flags, back, mask]| {
-        if matches!(signal, SIGSEGV | SIGBUS) && handler == SIG_DFL {
+        let is_plain = handler == SIG_DFL || handler == SIG_IGN && of_faults.is_some();
+        if matches!(signal, SIGSEGV | SIGBUS) && is_plain {
             return of_fault();
         }
-        let mask = mask & !SIGSYS_BIT;
+        let mask = mask & !isolate::never_blocked();
+        let flags = if of_faults.is_some() { flags & !FORCED | SA_ONSTACK | SA_NODEFER } else { flags };
         match stub_for(handler, flags & SA_SIGINFO != 0) {
             Some(stub) => [stub, flags | SA_SIGINFO, back, mask],
             None => [handler, flags, back, mask],
@@ -121,8 +174,16 @@ fn exchange_kernels(signal: u64, new: Option<Action>) -> sys::Result<Action> {
     let mut old: Action = [0; 4];
     let new_at = new.as_ref().map_or(0, |action| action.as_ptr() as u64);
     harmless!(nr::SIGACTION, signal, new_at, old.as_mut_ptr() as u64, 8)?;
+    let before = of_faults.map(|flags| match new_flags {
+        Some(new) => flags.swap(new, Ordering::Relaxed),
+        None => flags.load(Ordering::Relaxed),
+    });
     if old[0] == of_fault()[0] {
-        return Ok([SIG_DFL, 0, 0, 0]);
+        let is_ignored = before.is_some_and(|flags| flags & IGNORED != 0);
+        return Ok([if is_ignored { SIG_IGN } else { SIG_DFL }, 0, 0, 0]);
+    }
+    if let Some(before) = before {
+        old[1] = old[1] & !FORCED | before & FORCED;
     }
     if let Some((handler, has_information)) = handler_of(old[0]) {
         old[0] = handler;
@@ -156,18 +217,25 @@ fn handler_of(stub: u64) -> Option<(u64, bool)> {
 }
 
 /// Delivers a SIGSYS that is not about a dispatched call, such as that of a filter of the program.
-pub extern "C" fn foreign_sigsys(signal: u64, information: &Information, context: &mut Context) {
+pub extern "C" fn foreign_sigsys(signal: u64, information: &mut Information, context: &mut Context) {
     match OF_SIGSYS[0].load(Ordering::Relaxed) {
         SIG_DFL => die(),
         SIG_IGN => {}
         handler => {
             context::show_program(context, information);
             // SAFETY: the program installed this as its handler, which takes these three.
-            let handler: extern "C" fn(u64, &Information, &mut Context) =
+            let handler: extern "C" fn(u64, &mut Information, &mut Context) =
                 unsafe { core::mem::transmute(handler) };
             handler(signal, information, context);
         }
     }
+}
+
+/// Ends the process by a signal.
+pub fn die_of(signal: u64) {
+    set_kernels(signal, &[SIG_DFL, SA_RESTORER, address(&restorer), 0]);
+    sys::unblock(signal);
+    send_to_self(signal);
 }
 
 /// Ends the process as SIGSYS does by default.

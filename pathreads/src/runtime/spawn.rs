@@ -19,7 +19,7 @@ use pathreads::slot::RESERVED;
 use crate::dispatch::Then;
 use crate::entry::{self, FRAME, Frame};
 use crate::sys::{self, nr};
-use crate::{patch, pool, sigaction, stack, user};
+use crate::{isolate, patch, pool, sigaction, stack, user};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
@@ -135,6 +135,11 @@ fn separate(frame: &mut Frame, mut clone: Clone) -> u64 {
             Err(error) => return error.to_result(),
         },
     };
+    if isolate::is_on()
+        && let Some(result) = isolated(frame, childs, &mut clone)
+    {
+        return result;
+    }
     let call = call_of(frame, &mut clone);
     // A copy of the memory must not have the lock that another thread holds.
     let copies = clone.flags & CLONE_VM == 0;
@@ -147,6 +152,48 @@ fn separate(frame: &mut Frame, mut clone: Clone) -> u64 {
         patch::LOCK.unlock();
     }
     result
+}
+
+/// Flags that only `clone3` has, and those that need more than the words that are passed on.
+const MOST_FLAGS: u64 = !0xffff_ffff | 0x1000 | 0x8_0000_0000;
+
+/// Makes a child in an address space of its own, unless it shares this one while its parent waits.
+fn isolated(frame: &mut Frame, childs: *mut Frame, clone: &mut Clone) -> Option<u64> {
+    if clone.flags & CLONE_VFORK != 0 {
+        return None;
+    }
+    let mut thread = isolate::thread::Thread {
+        flags: clone.flags,
+        stack: childs as u64,
+        parents_word: frame.rdx,
+        childs_word: frame.r10,
+        local: frame.r8,
+    };
+    if let Some((args, _)) = &clone.args {
+        (thread.childs_word, thread.parents_word, thread.local) = (args[2], args[3], args[7]);
+    }
+    if clone.flags & MOST_FLAGS != 0 {
+        return Some(Errno::EINVAL.to_result());
+    }
+    if clone.flags & CLONE_VM != 0 {
+        return Some(isolate::thread::make(&thread, childs));
+    }
+    patch::LOCK.lock();
+    // The signal at the end is one of the flags for `clone`.
+    let signal = clone.args.map_or(0, |(args, _)| args[4]);
+    let words = [thread.parents_word, thread.childs_word];
+    let result = isolate::fork::make(frame, clone.flags | signal, words);
+    patch::LOCK.unlock();
+    Some(result)
+}
+
+/// Begins a child in an address space of its own.
+fn begin_isolated(frame: &mut Frame, flags: u64) {
+    if flags & CLONE_VM == 0 {
+        isolate::fork::begin(frame);
+    } else {
+        isolate::thread::begin();
+    }
 }
 
 /// Puts a copy of the frame on the child's stack, and makes the call give the child the rest of the stack.
@@ -198,6 +245,9 @@ fn share(frame: &mut Frame, clone: &Clone) -> u64 {
 /// Goes on in the child, on the stack at its frame.
 pub extern "C" fn in_child(frame: &mut Frame) {
     let flags = frame.scratch[0];
+    if isolate::is_on() && flags & CLONE_VFORK == 0 {
+        begin_isolated(frame, flags);
+    }
     if flags & CLONE_VM == 0 {
         patch::begin_process();
         stack::give_back_all();

@@ -4,14 +4,18 @@ use core::arch::asm;
 
 use abi::Errno;
 
+use crate::isolate;
+
 /// The result of a call, or its error.
 pub type Result<T = u64> = core::result::Result<T, Errno>;
 
 /// Numbers of calls.
 pub mod nr {
+    pub const READ: u64 = 0;
     pub const WRITE: u64 = 1;
     pub const OPEN: u64 = 2;
     pub const CLOSE: u64 = 3;
+    pub const LSEEK: u64 = 8;
     pub const MMAP: u64 = 9;
     pub const MPROTECT: u64 = 10;
     pub const MUNMAP: u64 = 11;
@@ -19,23 +23,44 @@ pub mod nr {
     pub const SIGACTION: u64 = 13;
     pub const SIGPROCMASK: u64 = 14;
     pub const PREAD: u64 = 17;
+    pub const PWRITE: u64 = 18;
     pub const ACCESS: u64 = 21;
+    pub const SCHED_YIELD: u64 = 24;
     pub const MREMAP: u64 = 25;
     pub const MSYNC: u64 = 26;
     pub const MINCORE: u64 = 27;
     pub const MADVISE: u64 = 28;
     pub const SHMAT: u64 = 30;
+    pub const DUP2: u64 = 33;
     pub const GETPID: u64 = 39;
     pub const CLONE: u64 = 56;
     pub const FORK: u64 = 57;
     pub const VFORK: u64 = 58;
     pub const EXECVE: u64 = 59;
+    pub const EXIT: u64 = 60;
+    pub const WAIT4: u64 = 61;
+    pub const FCNTL: u64 = 72;
+    pub const FSYNC: u64 = 74;
+    pub const FTRUNCATE: u64 = 77;
     pub const READLINK: u64 = 89;
+    pub const PTRACE: u64 = 101;
+    pub const SETUID: u64 = 105;
+    pub const SETGID: u64 = 106;
+    pub const SETPGID: u64 = 109;
+    pub const GETPPID: u64 = 110;
+    pub const SETSID: u64 = 112;
+    pub const SETREUID: u64 = 113;
+    pub const SETREGID: u64 = 114;
+    pub const SETRESUID: u64 = 117;
+    pub const SETRESGID: u64 = 119;
+    pub const SIGTIMEDWAIT: u64 = 128;
     pub const SIGSUSPEND: u64 = 130;
+    pub const SIGALTSTACK: u64 = 131;
     pub const PERSONALITY: u64 = 135;
     pub const MLOCK: u64 = 149;
     pub const MUNLOCK: u64 = 150;
     pub const MLOCKALL: u64 = 151;
+    pub const MODIFY_LDT: u64 = 154;
     pub const PRCTL: u64 = 157;
     pub const SETRLIMIT: u64 = 160;
     pub const GETTID: u64 = 186;
@@ -43,6 +68,7 @@ pub mod nr {
     pub const FUTEX: u64 = 202;
     pub const IO_SETUP: u64 = 206;
     pub const REMAP_FILE_PAGES: u64 = 216;
+    pub const SET_TID_ADDRESS: u64 = 218;
     pub const EXIT_GROUP: u64 = 231;
     pub const TGKILL: u64 = 234;
     pub const MBIND: u64 = 237;
@@ -50,26 +76,44 @@ pub mod nr {
     pub const READLINKAT: u64 = 267;
     pub const PSELECT6: u64 = 270;
     pub const PPOLL: u64 = 271;
+    pub const UNSHARE: u64 = 272;
+    pub const SET_ROBUST_LIST: u64 = 273;
+    pub const GET_ROBUST_LIST: u64 = 274;
     pub const VMSPLICE: u64 = 278;
     pub const EPOLL_PWAIT: u64 = 281;
+    pub const FALLOCATE: u64 = 285;
+    pub const DUP3: u64 = 292;
+    pub const TGSIGQUEUEINFO: u64 = 297;
     pub const PRLIMIT64: u64 = 302;
+    pub const SETNS: u64 = 308;
     pub const SECCOMP: u64 = 317;
     pub const GETRANDOM: u64 = 318;
+    pub const MEMFD_CREATE: u64 = 319;
     pub const EXECVEAT: u64 = 322;
     pub const USERFAULTFD: u64 = 323;
+    pub const MEMBARRIER: u64 = 324;
     pub const MLOCK2: u64 = 325;
+    pub const COPY_FILE_RANGE: u64 = 326;
     pub const PKEY_MPROTECT: u64 = 329;
+    pub const PKEY_ALLOC: u64 = 330;
     pub const STATX: u64 = 332;
     pub const IO_PGETEVENTS: u64 = 333;
+    pub const RSEQ: u64 = 334;
     pub const IO_URING_SETUP: u64 = 425;
     pub const CLONE3: u64 = 435;
+    pub const CLOSE_RANGE: u64 = 436;
     pub const EPOLL_PWAIT2: u64 = 441;
+    pub const FUTEX_WAITV: u64 = 449;
+    pub const FUTEX_WAKE: u64 = 454;
+    pub const FUTEX_WAIT: u64 = 455;
+    pub const FUTEX_REQUEUE: u64 = 456;
     pub const MSEAL: u64 = 462;
 }
 
 pub const PROT_READ: u64 = 1;
 pub const PROT_WRITE: u64 = 2;
 pub const PROT_EXEC: u64 = 4;
+pub const MAP_SHARED: u64 = 1;
 pub const MAP_PRIVATE: u64 = 2;
 pub const MAP_FIXED: u64 = 0x10;
 pub const MAP_ANONYMOUS: u64 = 0x20;
@@ -183,10 +227,37 @@ pub unsafe fn munmap(address: u64, length: u64) {
     let _ = unsafe { call(nr::MUNMAP, [address, length]) };
 }
 
-/// Replaces the set of blocked signals and returns the old one.
+/// Unblocks a signal.
+pub fn unblock(signal: u64) {
+    const SIG_UNBLOCK: u64 = 1;
+    let mask = 1_u64 << (signal - 1);
+    let _ = harmless!(nr::SIGPROCMASK, SIG_UNBLOCK, &raw const mask as u64, 0, 8);
+}
+
+/// Blocks all signals that the kernel lets a thread block.
+pub fn block_all() {
+    let mask = u64::MAX;
+    let _ = harmless!(nr::SIGPROCMASK, SIG_SETMASK, &raw const mask as u64, 0, 8);
+}
+
+/// Replaces the set of blocked signals and returns the old one. Those that must not be blocked are left out.
 pub fn set_mask(mask: u64) -> u64 {
     let mut old = 0_u64;
+    let mask = if isolate::is_on() { mask & !isolate::never_blocked() } else { mask };
     let (new, old_at) = (&raw const mask as u64, &raw mut old as u64);
     let _ = harmless!(nr::SIGPROCMASK, SIG_SETMASK, new, old_at, 8);
     old
+}
+
+/// Formats a number.
+pub fn decimal(mut number: u64, buffer: &mut [u8; 20]) -> &[u8] {
+    let mut at = buffer.len();
+    loop {
+        at -= 1;
+        buffer[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &buffer[at..];
+        }
+    }
 }

@@ -1,0 +1,215 @@
+//! System calls under `--isolate`: which are done here, and what memory the kernel needs for the others.
+//!
+//! | call | what is done |
+//! |---|---|
+//! | `mmap` and others about memory | `memory` |
+//! | `futex` | made one of memory that processes share |
+//! | `getpid`, `getppid`, `tgkill` and others with numbers | the program is one process |
+//! | `set_tid_address`, `exit`, `exit_group`, `execve` | `thread` |
+//! | `sigaltstack` | the kernel knows the runtime's stack while the program has none |
+//! | `close`, `dup2` and others | the runtime's descriptors stay |
+//! | `rseq` | refused, as on Linux before 4.18: a member would have its parent's |
+//! | some more | refused by name |
+//!
+//! A call that is not known to take plain pointers, or none, first has all regions mapped.
+
+use core::sync::atomic::Ordering;
+
+use abi::Errno;
+
+use super::{HAS_STACK, begin_stack, memory, memory_file, refuse, sync, thread, touch};
+use crate::dispatch::Then;
+use crate::entry::Frame;
+use crate::sys::{Result, harmless, nr};
+use crate::{stack, user};
+
+/// Does a call, or prepares for it. Returns `None` if it goes on as without `--isolate`.
+pub fn handle(frame: &mut Frame) -> Option<Then> {
+    let [number, a, b, c, ..] = frame.call;
+    let result = match number {
+        nr::MUNMAP if frame.rsp.wrapping_sub(a) <= b => Ok(thread::unmap_at_end(a, b)),
+        nr::MMAP
+        | nr::MUNMAP
+        | nr::MPROTECT
+        | nr::MREMAP
+        | nr::BRK
+        | nr::MADVISE
+        | nr::MSYNC
+        | nr::MLOCK
+        | nr::MUNLOCK
+        | nr::MLOCK2 => return Some(stack::with(frame, memory::call)),
+        nr::MINCORE => {
+            touch(c, b / pathreads::PAGE + 1);
+            return Some(stack::with(frame, memory::call));
+        }
+        nr::FUTEX => return prepare_futex(frame),
+        nr::READ | nr::WRITE | nr::PREAD | nr::PWRITE => {
+            touch(b, c);
+            return Some(Then::Perform);
+        }
+        nr::GETPID => Ok(thread::process()),
+        nr::GETPPID => Ok(thread::parent()),
+        nr::TGKILL | nr::TGSIGQUEUEINFO
+            if super::member_of(b).is_some() && a == u64::from(super::leader()) =>
+        {
+            sync();
+            frame.call[1] = b;
+            return Some(Then::Perform);
+        }
+        nr::SET_TID_ADDRESS => Ok(thread::set_cleared(a)),
+        nr::EXIT => return Some(stack::with(frame, thread::exit)),
+        nr::EXIT_GROUP => return Some(stack::with(frame, thread::exit_all)),
+        nr::EXECVE | nr::EXECVEAT => {
+            sync();
+            return if thread::may_execute() { None } else { Some(stack::with(frame, thread::execute)) };
+        }
+        nr::SIGALTSTACK => exchange_stack(a, b),
+        nr::SETSID | nr::SETPGID | nr::SCHED_YIELD | nr::GETTID | nr::FSYNC | nr::LSEEK => {
+            return Some(Then::Perform);
+        }
+        nr::SETRLIMIT | nr::PRLIMIT64 => {
+            sync();
+            return Some(stack::with(frame, set_limit));
+        }
+        nr::CLOSE | nr::DUP2 | nr::DUP3 | nr::CLOSE_RANGE => return keep_descriptors(frame),
+        // Programs try these, and do without.
+        nr::RSEQ
+        | nr::IO_URING_SETUP
+        | nr::PKEY_ALLOC
+        | nr::FUTEX_WAITV
+        | nr::FUTEX_WAKE
+        | nr::FUTEX_WAIT
+        | nr::FUTEX_REQUEUE => Err(Errno::ENOSYS),
+        nr::MEMBARRIER => membarrier(a, b, c),
+        _ => match refused(number, a) {
+            Some(name) => Err(refuse(name)),
+            None => {
+                sync();
+                return None;
+            }
+        },
+    };
+    frame.rax = result.unwrap_or_else(Errno::to_result);
+    Some(Then::Return)
+}
+
+/// Returns the name of a call that cannot be right.
+fn refused(number: u64, first: u64) -> Option<&'static [u8]> {
+    const PTRACE_TRACEME: u64 = 0;
+    const PR_SET_SECCOMP: u64 = 22;
+    Some(match number {
+        nr::REMAP_FILE_PAGES => b"remap_file_pages",
+        nr::IO_SETUP => b"io_setup",
+        nr::USERFAULTFD => b"userfaultfd",
+        nr::VMSPLICE => b"vmsplice",
+        nr::SHMAT => b"shmat",
+        nr::PKEY_MPROTECT => b"protection keys",
+        nr::MSEAL => b"mseal",
+        nr::MLOCKALL => b"mlockall",
+        nr::PTRACE if first != PTRACE_TRACEME => b"ptrace",
+        nr::SECCOMP => b"a filter of system calls",
+        nr::PRCTL if first == PR_SET_SECCOMP => b"a filter of system calls",
+        nr::UNSHARE => b"unshare",
+        nr::SETNS => b"setns",
+        nr::MODIFY_LDT => b"modify_ldt",
+        nr::SETUID | nr::SETGID | nr::SETREUID | nr::SETREGID | nr::SETRESUID | nr::SETRESGID
+            if thread::has_others() =>
+        {
+            b"changing the user of a program with several threads"
+        }
+        _ => return None,
+    })
+}
+
+/// Makes a futex one of shared memory: members have no other.
+fn prepare_futex(frame: &mut Frame) -> Option<Then> {
+    const PRIVATE: u64 = 128;
+    const REQUEUE: core::ops::RangeInclusive<u64> = 3..=5;
+    let [_, word, operation, _, time, other, _] = frame.call;
+    let operation = operation & !PRIVATE;
+    frame.call[2] = operation;
+    touch(word, 4);
+    if REQUEUE.contains(&(operation & 0x7f)) || operation & 0x7f > 10 {
+        touch(other, 4);
+    }
+    if time > pathreads::PAGE {
+        touch(time, 16);
+    }
+    Some(Then::Perform)
+}
+
+/// Handles `sigaltstack`.
+fn exchange_stack(new: u64, old: u64) -> Result {
+    const SS_DISABLE: u64 = 2;
+    sync();
+    let wanted = if new == 0 { None } else { Some(user::words::<3>(new)?) };
+    let mut kernels = [0, SS_DISABLE, 0];
+    if HAS_STACK.load(Ordering::Relaxed) != 0 {
+        harmless!(nr::SIGALTSTACK, 0, kernels.as_mut_ptr() as u64)?;
+    }
+    match wanted {
+        Some([_, flags, _]) if flags & SS_DISABLE != 0 => begin_stack(),
+        Some(stack) => {
+            touch(stack[0], stack[2]);
+            harmless!(nr::SIGALTSTACK, stack.as_ptr() as u64, 0)?;
+            HAS_STACK.store(1, Ordering::Relaxed);
+        }
+        None => {}
+    }
+    if old != 0 {
+        user::write_words(old, &kernels)?;
+    }
+    Ok(0)
+}
+
+/// Sets or reads a limit of this process.
+extern "C" fn set_limit(frame: &mut Frame) -> Then {
+    // SAFETY: the call is the program's, and the kernel writes to its memory alone.
+    frame.rax = unsafe { crate::sys::raw(frame.call[0], frame.arguments()) };
+    memory::note_limit();
+    Then::Return
+}
+
+/// Keeps the program from closing what the runtime needs.
+fn keep_descriptors(frame: &mut Frame) -> Option<Then> {
+    let [number, a, b, c, ..] = frame.call;
+    let kept = memory_file();
+    let named = if number == nr::CLOSE { a } else { b };
+    if number == nr::CLOSE_RANGE {
+        const CLOEXEC: u64 = 4;
+        if a > kept || u64::from(b as u32) < kept || c & CLOEXEC != 0 {
+            return Some(Then::Perform);
+        }
+        // The runtime's own are closed by `execve`, or end with the process.
+        frame.call[2] = kept - 1;
+        if a == kept {
+            frame.rax = 0;
+            return Some(Then::Return);
+        }
+        return Some(Then::Perform);
+    }
+    if named as u32 as u64 == kept {
+        frame.rax = Errno::EBADF.to_result();
+        return Some(Then::Return);
+    }
+    Some(Then::Perform)
+}
+
+/// Makes a barrier of one process one of all that asked for it.
+fn membarrier(command: u64, flags: u64, cpu: u64) -> Result {
+    const GLOBAL_EXPEDITED: u64 = 2;
+    const REGISTER_GLOBAL_EXPEDITED: u64 = 4;
+    const PRIVATE_EXPEDITED: u64 = 8;
+    const REGISTER_PRIVATE_EXPEDITED: u64 = 16;
+    const KNOWN: u64 = 31;
+    if command == 0 {
+        return harmless!(nr::MEMBARRIER, 0, 0, 0).map(|known| known & KNOWN);
+    }
+    let command = match command {
+        PRIVATE_EXPEDITED => GLOBAL_EXPEDITED,
+        REGISTER_PRIVATE_EXPEDITED => REGISTER_GLOBAL_EXPEDITED,
+        other if other & !KNOWN != 0 => return Err(Errno::EINVAL),
+        other => other,
+    };
+    harmless!(nr::MEMBARRIER, command, flags, cpu)
+}

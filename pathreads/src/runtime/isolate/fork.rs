@@ -1,0 +1,109 @@
+//! `fork`: the parent copies the program's memory and the record before it calls `clone`, so the child waits
+//! for no other process. The child has no other members. It begins with nothing mapped, on a stack of the
+//! runtime, because the memory that it inherits is its parent's.
+//!
+//! A child of `vfork` uses the memory of the member that made it, and needs none of this.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use pathreads::record::{MOST_MEMBERS, Members, NO_FILE, Record};
+
+use super::{CONTROL, Control, control, map_control, memory_file, new_file, own_thread, sync, thread};
+use crate::entry::{self, Frame};
+use crate::sys::{self, harmless, nr};
+use crate::user;
+
+const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+const CLONE_CHILD_SETTID: u64 = 0x100_0000;
+
+/// The files that the child finds.
+static NEW_MEMORY: AtomicU64 = AtomicU64::new(0);
+static NEW_CONTROL: AtomicU64 = AtomicU64::new(0);
+
+const STACK: usize = 16 << 10;
+
+#[repr(align(16))]
+struct Stack(UnsafeCell<[u8; STACK]>);
+
+// SAFETY: it is used by a child that has one thread, in its own copy of it.
+unsafe impl Sync for Stack {}
+
+static STACK_OF_CHILD: Stack = Stack(UnsafeCell::new([0; STACK]));
+
+/// Makes a process with a copy of the program's memory. Returns the result of `clone`.
+pub fn make(frame: &mut Frame, flags: u64, words: [u64; 2]) -> u64 {
+    let [parents_word, childs_word] = words;
+    frame.scratch[3] = if flags & CLONE_CHILD_SETTID != 0 { childs_word } else { 0 };
+    let flags = flags & !(CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID);
+    let call = [nr::CLONE, flags, 0, parents_word, 0, 0, 0];
+    // SAFETY: one thread of this member makes one child at a time, with signals blocked.
+    let copy = unsafe { STACK_OF_CHILD.0.get().cast::<u8>().add(STACK).cast::<Frame>().sub(1) };
+    // SAFETY: the frame fits, and its size keeps the stack aligned.
+    unsafe { copy.write(frame.clone()) };
+    super::locked(|record| {
+        let (memory, area) = (copy_memory(record), copy_control());
+        NEW_MEMORY.store(memory, Ordering::Relaxed);
+        NEW_CONTROL.store(area, Ordering::Relaxed);
+        // SAFETY: the frame is the child's. Signals are blocked.
+        let result = unsafe { entry::spawn_child(copy, &raw const call) };
+        sys::close(memory);
+        sys::close(area);
+        result
+    })
+}
+
+fn copy_memory(record: &Record) -> u64 {
+    let memory = new_file(c"program", 1 << 47);
+    for region in record.all().iter().filter(|region| region.file == NO_FILE) {
+        let length = region.end - region.start;
+        super::memory::copy_data(memory_file(), region.start, memory, region.start, length);
+    }
+    memory
+}
+
+fn copy_control() -> u64 {
+    let size = size_of::<Control>() as u64;
+    let area = new_file(c"control", size);
+    let mut done = 0;
+    while done < size {
+        match harmless!(nr::PWRITE, area, CONTROL + done, size - done, done) {
+            Ok(written) if written > 0 => done += written,
+            _ => super::fail(),
+        }
+    }
+    area
+}
+
+/// Begins the child.
+pub fn begin(frame: &mut Frame) {
+    const O_CLOEXEC: u64 = 0x8_0000;
+    let (memory, area) = (NEW_MEMORY.load(Ordering::Relaxed), NEW_CONTROL.load(Ordering::Relaxed));
+    map_control(area);
+    let _ = harmless!(nr::DUP3, memory, memory_file(), O_CLOEXEC);
+    sys::close(memory);
+    sys::close(area);
+    super::ME.store(0, Ordering::Relaxed);
+    let control = control();
+    for member in &control.members[..MOST_MEMBERS] {
+        member.thread.store(0, Ordering::Relaxed);
+        member.pending.store(0, Ordering::Relaxed);
+    }
+    control.members[0].thread.store(own_thread(), Ordering::Relaxed);
+    control.ending.store(0, Ordering::Relaxed);
+    control.lock.store(0, Ordering::Relaxed);
+    control.parent.store(harmless!(nr::GETPPID).unwrap_or(0) as u32, Ordering::Relaxed);
+    super::SYNCED.store(u64::MAX, Ordering::Relaxed);
+    thread::begin_process();
+    super::locked(|record| {
+        for region in record.all_mut() {
+            super::unmap_here(region.start, region.end);
+            (region.holders, region.current) = (Members::NONE, Members::NONE);
+        }
+    });
+    // The kernel may put a signal's frame on the program's stacks before the program touches them.
+    sync();
+    if frame.scratch[3] != 0 {
+        let _ = user::write(frame.scratch[3], &own_thread().to_le_bytes());
+    }
+}

@@ -1,0 +1,467 @@
+//! The calls about memory. They change the record, and what this member has mapped. Other members are asked
+//! to give up what the program must not have any more, and map what is new when they need it.
+//!
+//! They run on a stack of the runtime, with signals blocked, because Go makes them with little stack.
+//!
+//! Private mappings of files are copied into the program's memory, since a member that maps the file later
+//! might find other bytes, or another file at its path. Shared mappings are of descriptors that are kept for
+//! them.
+
+use core::sync::atomic::Ordering;
+
+use abi::Errno;
+use pathreads::record::{Members, NO_FILE, Record, Region};
+use pathreads::{PAGE, RUNTIME_END, SLOTS_BASE, page_end, page_start};
+
+use super::{Request, control, copy_away, full, me, memory_file, punch, request, take};
+use crate::dispatch::Then;
+use crate::entry::Frame;
+use crate::patch;
+use crate::sys::{
+    self, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, MAP_SHARED, PROT_EXEC, PROT_READ,
+    PROT_WRITE, Result, harmless, nr,
+};
+
+/// Where the heap begins, and the most that it grows to.
+pub const HEAP: u64 = 0x0800_0000_0000;
+const HEAP_MOST: u64 = 1 << 40;
+
+/// Where members look for free addresses: each first in a part of its own.
+const ARENA: u64 = 0x1000_0000_0000;
+const ARENA_PART: u64 = 1 << 37;
+const ARENA_END: u64 = 0x2000_0000_0000;
+
+/// The same for mappings that ask for low addresses.
+const LOW: u64 = 0x4000_0000;
+
+/// The end of the addresses of a process.
+const END: u64 = (1 << 47) - PAGE;
+
+const RIGHTS: u64 = PROT_READ | PROT_WRITE | PROT_EXEC;
+
+/// The content of a mapping.
+#[derive(Clone, Copy)]
+enum Source {
+    /// Zeroes.
+    Nothing,
+    /// The bytes at an address, where the file is mapped meanwhile.
+    View(u64),
+    /// A descriptor that is kept, and an offset.
+    File(u64, u64),
+}
+
+/// Handles a call about memory.
+pub extern "C" fn call(frame: &mut Frame) -> Then {
+    let arguments = frame.arguments();
+    let [number, a, b, c, ..] = frame.call;
+    patch::forget(a, b);
+    let result = match number {
+        nr::MMAP => map_for_program(arguments),
+        nr::MUNMAP => unmap(a, b),
+        nr::MPROTECT => protect(a, b, c),
+        nr::MREMAP => resize(arguments),
+        nr::BRK => Ok(set_heap_end(a)),
+        nr::MADVISE => match advise(a, b, c) {
+            Some(result) => result,
+            None => return Then::Perform,
+        },
+        _ => {
+            super::with_record(|record| super::touch_in(record, a, a.saturating_add(b)));
+            return Then::Perform;
+        }
+    };
+    frame.rax = result.unwrap_or_else(Errno::to_result);
+    Then::Return
+}
+
+/// Maps memory. Code of a file is rewritten while there is one thread. Later its calls are dispatched.
+fn map_for_program(arguments: [u64; 6]) -> Result {
+    let [_, length, protection, flags, file, offset] = arguments;
+    let address = map(arguments)?;
+    let is_code = protection & PROT_EXEC != 0 && flags & (MAP_PRIVATE | MAP_ANONYMOUS) == MAP_PRIVATE;
+    if is_code && !patch::has_threads() {
+        patch::add(patch::Mapping { address, length, protection, file, offset });
+    }
+    Ok(address)
+}
+
+/// Maps memory, as `mmap` does. Signals are blocked, or there are none yet.
+pub fn map([address, length, rights, flags, file, offset]: [u64; 6]) -> Result {
+    const MAP_GROWSDOWN: u64 = 0x100;
+    const MAP_HUGETLB: u64 = 0x4_0000;
+    if flags & (MAP_GROWSDOWN | MAP_HUGETLB) != 0 {
+        return Err(Errno::ENOMEM);
+    }
+    if length == 0 || !offset.is_multiple_of(PAGE) || flags & 3 == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let length = page_end(length);
+    if length == 0 || length > END {
+        return Err(Errno::ENOMEM);
+    }
+    let source = open_source(length, rights, flags, file, offset)?;
+    let result = super::with_record(|record| {
+        check_limit(record, length, rights)?;
+        let start = place(record, address, length, flags)?;
+        fill_in(record, start, length, rights & RIGHTS, source)
+    });
+    match source {
+        // SAFETY: the view was for this function alone.
+        Source::View(at) => unsafe { sys::munmap(at, length) },
+        Source::File(file, _) if result.is_err() => sys::close(file),
+        _ => {}
+    }
+    result
+}
+
+/// Finds what a mapping is of. Errors about the file are Linux's.
+fn open_source(length: u64, rights: u64, flags: u64, file: u64, offset: u64) -> Result<Source> {
+    let is_anonymous = flags & MAP_ANONYMOUS != 0;
+    let is_private = flags & 3 == MAP_PRIVATE;
+    match (is_anonymous, is_private) {
+        (true, true) => Ok(Source::Nothing),
+        (true, false) => {
+            let file = super::new_file(c"shared", length);
+            Ok(Source::File(super::keep_away(file)?, 0))
+        }
+        // SAFETY: the kernel chooses a free address.
+        (false, true) => unsafe {
+            sys::mmap(0, length, rights, MAP_PRIVATE, file, offset)
+                .and_then(|at| sys::call(nr::MPROTECT, [at, length, PROT_READ]).map(|_| Source::View(at)))
+        },
+        (false, false) => {
+            // SAFETY: the kernel chooses a free address.
+            let at = unsafe { sys::mmap(0, length, rights, MAP_SHARED, file, offset)? };
+            // SAFETY: the mapping was a try.
+            unsafe { sys::munmap(at, length) };
+            Ok(Source::File(copy_away(file)?, offset))
+        }
+    }
+}
+
+/// Returns an error if the program must not have so much more memory.
+fn check_limit(record: &Record, length: u64, rights: u64) -> Result<()> {
+    let limit = control().data_limit.load(Ordering::Relaxed);
+    if limit == u64::MAX || rights & PROT_WRITE == 0 {
+        return Ok(());
+    }
+    let is_data = |region: &&Region| region.file == NO_FILE && region.rights & PROT_WRITE != 0;
+    let used: u64 = record.all().iter().filter(is_data).map(|region| region.end - region.start).sum();
+    if used + length > limit { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// Notes the limit of the program's data.
+pub fn note_limit() {
+    const RLIMIT_DATA: u64 = 2;
+    let mut limits = [u64::MAX; 2];
+    let _ = harmless!(nr::PRLIMIT64, 0, RLIMIT_DATA, 0, limits.as_mut_ptr() as u64);
+    control().data_limit.store(limits[0], Ordering::Relaxed);
+}
+
+/// Chooses the address of a mapping. A fixed one replaces the memory that is there.
+fn place(record: &mut Record, address: u64, length: u64, flags: u64) -> Result {
+    const MAP_32BIT: u64 = 0x40;
+    let end = address.checked_add(length).filter(|end| *end <= END);
+    if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
+        if !address.is_multiple_of(PAGE) {
+            return Err(Errno::EINVAL);
+        }
+        let end = end.filter(|end| *end <= SLOTS_BASE || RUNTIME_END <= address).ok_or(Errno::ENOMEM)?;
+        if flags & MAP_FIXED_NOREPLACE != 0 {
+            return if record.is_free(address, end) { Ok(address) } else { Err(Errno::EEXIST) };
+        }
+        remove(record, address, end)?;
+        return Ok(address);
+    }
+    if flags & MAP_32BIT != 0 {
+        return record.gap(length, LOW, SLOTS_BASE).ok_or(Errno::ENOMEM);
+    }
+    let wanted = page_start(address);
+    let is_possible = wanted >= 1 << 16 && wanted.checked_add(length).is_some_and(|end| end <= ARENA_END);
+    let meets_runtime = wanted < RUNTIME_END && SLOTS_BASE < wanted.saturating_add(length);
+    if is_possible && !meets_runtime && record.is_free(wanted, wanted + length) {
+        return Ok(wanted);
+    }
+    free_range(record, length)
+}
+
+fn free_range(record: &Record, length: u64) -> Result {
+    let own = ARENA + me() as u64 * ARENA_PART;
+    let found = record.gap(length, own, own + ARENA_PART);
+    found.or_else(|| record.gap(length, ARENA, ARENA_END)).ok_or(Errno::ENOMEM)
+}
+
+/// Adds a region and maps it here.
+fn fill_in(record: &mut Record, start: u64, length: u64, rights: u64, source: Source) -> Result {
+    if let Source::View(at) = source {
+        copy_in(at, start, length);
+    }
+    let (file, offset) = match source {
+        Source::File(file, offset) => (file, offset),
+        _ => (NO_FILE, 0),
+    };
+    let end = start + length;
+    let mut region =
+        Region { start, end, rights, file, offset, holders: Members::NONE, current: Members::NONE };
+    if let Err(error) = take(&mut region) {
+        punch(start, end);
+        return Err(error);
+    }
+    if let Err(error) = record.add(region) {
+        super::unmap_here(start, end);
+        return Err(full(error));
+    }
+    super::announce();
+    Ok(start)
+}
+
+/// Copies a view of a file into the program's memory. The pages behind the file's end stay zero.
+fn copy_in(from: u64, to: u64, length: u64) {
+    let mut done = 0;
+    while done < length {
+        let (at, rest) = (from + done, length - done);
+        match harmless!(nr::PWRITE, memory_file(), at, rest, to + done) {
+            Ok(written) if written > 0 => done += written,
+            _ => break,
+        }
+    }
+}
+
+/// Makes the program's memory in a range go.
+pub fn remove(record: &mut Record, start: u64, end: u64) -> Result<()> {
+    record.divided(start, end).map_err(full)?;
+    while let Some(region) = record.touched(start, end).first().copied() {
+        record.remove(region.start, region.end);
+        super::unmap_here(region.start, region.end);
+        request(region.holders, Request::Unmap { start: region.start, end: region.end });
+        release(record, &region);
+    }
+    Ok(())
+}
+
+/// Gives back the memory or the file of a region that has gone.
+fn release(record: &mut Record, region: &Region) {
+    if region.file == NO_FILE {
+        punch(region.start, region.end);
+    } else if record.all().iter().all(|other| other.file != region.file) {
+        sys::close(region.file);
+    }
+}
+
+/// Unmaps memory, as `munmap` does.
+pub fn unmap(start: u64, length: u64) -> Result {
+    let end = range(start, length)?;
+    if length == 0 {
+        return Err(Errno::EINVAL);
+    }
+    super::with_record(|record| remove(record, start, end)).map(|()| 0)
+}
+
+/// Returns the end of a range.
+fn range(start: u64, length: u64) -> Result {
+    if !start.is_multiple_of(PAGE) {
+        return Err(Errno::EINVAL);
+    }
+    start.checked_add(page_end(length)).filter(|end| *end <= END && length <= END).ok_or(Errno::EINVAL)
+}
+
+/// Changes rights, as `mprotect` does.
+pub fn protect(start: u64, length: u64, rights: u64) -> Result {
+    let end = range(start, length).map_err(|error| if length > END { Errno::ENOMEM } else { error })?;
+    if rights & !RIGHTS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    super::with_record(|record| {
+        let is_whole = record.covers(start, end);
+        record.divided(start, end).map_err(full)?;
+        let mut at = start;
+        while let Some(region) = record.touched(at, end).first_mut() {
+            if region.start > at {
+                break;
+            }
+            at = region.end;
+            protect_region(region, rights)?;
+        }
+        record.join(start, end);
+        if is_whole { Ok(0) } else { Err(Errno::ENOMEM) }
+    })
+}
+
+/// Changes the rights of a region, which no other member changes meanwhile.
+fn protect_region(region: &mut Region, rights: u64) -> Result<()> {
+    let (start, end, old) = (region.start, region.end, *region);
+    region.rights = rights;
+    if old.holders.has(me()) {
+        // SAFETY: the memory is the program's.
+        unsafe { sys::call(nr::MPROTECT, [start, end - start, rights]) }
+            .inspect_err(|_| region.rights = old.rights)?;
+    }
+    if old.rights & !rights != 0 {
+        request(old.holders, Request::Protect { start, end });
+        region.current = region.holders;
+    } else if old.rights != rights {
+        let own = if old.holders.has(me()) { Members::only(me()) } else { Members::NONE };
+        region.current = own;
+        super::announce();
+    }
+    Ok(())
+}
+
+/// Moves memory or changes its length, as `mremap` does.
+pub fn resize([start, old, new, flags, target, _]: [u64; 6]) -> Result {
+    const MAYMOVE: u64 = 1;
+    const FIXED: u64 = 2;
+    let is_fixed = flags & FIXED != 0;
+    let (old, new) = (page_end(old), page_end(new));
+    range(start, old)?;
+    if old == 0
+        || new == 0
+        || new > END
+        || flags & !(MAYMOVE | FIXED) != 0
+        || is_fixed && flags & MAYMOVE == 0
+    {
+        return Err(Errno::EINVAL);
+    }
+    if is_fixed && (range(target, new).is_err() || target < start + old && start < target + new) {
+        return Err(Errno::EINVAL);
+    }
+    super::with_record(|record| {
+        let region = record.at(start).copied().filter(|region| start + old.min(new) <= region.end);
+        let region = region.ok_or(Errno::EFAULT)?;
+        if new <= old && !is_fixed {
+            remove(record, start + new, start + old)?;
+            return Ok(start);
+        }
+        if start + old > region.end {
+            return Err(Errno::EFAULT);
+        }
+        let offset = if region.file == NO_FILE { 0 } else { region.offset + (start - region.start) };
+        let part = Region { holders: Members::NONE, current: Members::NONE, ..region };
+        if !is_fixed && start + old == region.end && is_room(record, region.end, start + new) {
+            return grow(
+                record,
+                Region { start: region.end, end: start + new, offset: offset + old, ..part },
+                start,
+            );
+        }
+        if flags & MAYMOVE == 0 {
+            return Err(Errno::ENOMEM);
+        }
+        let to = if is_fixed { target } else { free_range(record, new)? };
+        if is_fixed {
+            remove(record, to, to + new)?;
+        }
+        grow(record, Region { start: to, end: to + new, offset, ..part }, to)?;
+        if region.file == NO_FILE {
+            copy_data(memory_file(), start, memory_file(), to, old.min(new));
+        }
+        remove(record, start, start + old)?;
+        Ok(to)
+    })
+}
+
+/// Returns whether a mapping can grow here.
+fn is_room(record: &Record, start: u64, end: u64) -> bool {
+    let is_known = end <= ARENA_END && (start >= RUNTIME_END || end <= SLOTS_BASE);
+    is_known && record.is_free(start, end)
+}
+
+/// Adds a region that is mapped here, and returns `result`.
+fn grow(record: &mut Record, mut region: Region, result: u64) -> Result {
+    take(&mut region)?;
+    record.add(region).map_err(full)?;
+    super::announce();
+    Ok(result)
+}
+
+/// Copies a range that has the same bytes in the memory of one program and of another, or of the same. Pages
+/// that were not written to are not made.
+pub fn copy_data(from: u64, start: u64, to: u64, target: u64, length: u64) {
+    const SEEK_DATA: u64 = 3;
+    const SEEK_HOLE: u64 = 4;
+    let end = start + length;
+    let mut at = start;
+    while let Ok(data) = harmless!(nr::LSEEK, from, at, SEEK_DATA)
+        && data < end
+    {
+        let hole = harmless!(nr::LSEEK, from, data, SEEK_HOLE).map_or(end, |hole| hole.min(end));
+        let (mut source, mut place) = (data, target + (data - start));
+        while source < hole {
+            let (source_at, place_at) = (&raw mut source as u64, &raw mut place as u64);
+            let copied = harmless!(nr::COPY_FILE_RANGE, from, source_at, to, place_at, hole - source, 0);
+            if !copied.is_ok_and(|copied| copied > 0) {
+                sys::fail(b"no memory for a copy of the program's", 125);
+            }
+        }
+        at = hole;
+    }
+}
+
+/// Sets the end of the heap, as `brk` does.
+pub fn set_heap_end(end: u64) -> u64 {
+    super::with_record(|record| {
+        let now = control().heap_end.load(Ordering::Relaxed);
+        if !(HEAP..HEAP + HEAP_MOST).contains(&end) {
+            return now;
+        }
+        let (old, new) = (page_end(now), page_end(end));
+        let rights = PROT_READ | PROT_WRITE;
+        let changed = match old.cmp(&new) {
+            core::cmp::Ordering::Less if !record.is_free(old, new) => Err(Errno::ENOMEM),
+            core::cmp::Ordering::Less => check_limit(record, new - old, rights)
+                .and_then(|()| fill_in(record, old, new - old, rights, Source::Nothing))
+                .map(|_| ()),
+            core::cmp::Ordering::Equal => Ok(()),
+            core::cmp::Ordering::Greater => remove(record, new, old),
+        };
+        if changed.is_err() {
+            return now;
+        }
+        control().heap_end.store(end, Ordering::Relaxed);
+        end
+    })
+}
+
+/// Takes advice, as `madvise` does. Returns `None` for an advice that the kernel takes.
+pub fn advise(start: u64, length: u64, advice: u64) -> Option<Result> {
+    const DONTNEED: u64 = 4;
+    const REMOVE: u64 = 9;
+    const WIPEONFORK: u64 = 18;
+    const POPULATE: core::ops::RangeInclusive<u64> = 22..=23;
+    const KNOWN: core::ops::RangeInclusive<u64> = 0..=25;
+    let end = match range(start, length) {
+        Ok(end) => end,
+        Err(error) => return Some(Err(error)),
+    };
+    if POPULATE.contains(&advice) {
+        super::with_record(|record| super::touch_in(record, start, end));
+        return None;
+    }
+    if !KNOWN.contains(&advice) || advice == WIPEONFORK {
+        return Some(Err(Errno::EINVAL));
+    }
+    Some(super::with_record(|record| {
+        let is_whole = record.covers(start, end);
+        if advice == DONTNEED || advice == REMOVE {
+            let regions = record.touched(start, end).iter().filter(|region| region.file == NO_FILE);
+            regions.for_each(|region| punch(region.start.max(start), region.end.min(end)));
+        }
+        if is_whole { Ok(0) } else { Err(Errno::ENOMEM) }
+    }))
+}
+
+/// Records the stack that the kernel made, and replaces it in place by the program's memory. The caller
+/// stands on another stack.
+pub fn replace_stack(pointer: u64, top: u64, rights: u64) {
+    const RLIMIT_STACK: u64 = 3;
+    const MOST: u64 = 64 << 20;
+    let mut limits = [0_u64; 2];
+    let _ = harmless!(nr::PRLIMIT64, 0, RLIMIT_STACK, 0, limits.as_mut_ptr() as u64);
+    let length = page_start(limits[0].clamp(128 << 10, MOST));
+    let (used, start) = (page_start(pointer), top - length);
+    copy_in(used, used, top - used);
+    let placed = super::with_record(|record| fill_in(record, start, length, rights, Source::Nothing));
+    if placed.is_err() {
+        sys::fail(b"no memory for the stack", 125);
+    }
+}

@@ -1,0 +1,523 @@
+//! Threads in address spaces of their own (`--isolate`): what all members share, and their protocol.
+//!
+//! A *member* is a Linux process that is one thread of the program. The first is the *leader*. All private
+//! memory of the program lies in one memfd, where the offset is the address. The record of it is in the
+//! control area, which all members have mapped at the same address. All other data of the runtime is private
+//! to each member, because `clone` copies it.
+//!
+//! | state of a page in a member | access | becomes |
+//! |---|---|---|
+//! | unknown: recorded, and not mapped here | SIGSEGV, and [`fault`] maps its whole region | current |
+//! | current: mapped as recorded | as the program was promised | behind, gone |
+//! | behind: mapped with fewer rights than recorded | SIGSEGV where a right is missing, and [`fault`] maps again | current |
+//! | gone: neither recorded nor mapped | SIGSEGV for the program | unknown |
+//!
+//! 1. *The record decides.* It is read and changed under [`lock`]. Nothing touches the program's memory under
+//!    the lock, because that may fault, and a fault takes the lock.
+//! 2. *A region names its members twice*: `holders` may have it mapped, and `current` have it as recorded. A
+//!    new right clears `current` and disturbs no member. A lost right, or memory that goes, is a request to
+//!    `holders`.
+//! 3. *A request is answered before the lock is released.* The requester writes it, sets `pending` of each
+//!    member (release, which pairs with the acquire in [`serve`]) and sends SIGSTKFLT. The member does what
+//!    is asked and clears `pending` (release, which pairs with the acquire in [`request`]). SIGSTKFLT is
+//!    never blocked, so a member that waits for the lock answers too. A call that it interrupted is made
+//!    again (`entry`).
+//! 4. *Only the holder of the lock makes requests*, so there is one at a time, and the record does not change
+//!    while members read it to serve.
+//! 5. *The memory that a call names is mapped before the call* ([`sync`], [`touch`]): the kernel's accesses
+//!    do not come to the handler of SIGSEGV.
+
+pub mod calls;
+pub mod fork;
+pub mod memory;
+pub mod thread;
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use abi::Errno;
+use pathreads::record::{Full, MOST_MEMBERS, Members, NO_FILE, Record, Region};
+use pathreads::{RUNTIME_BASE, RUNTIME_END, page_end};
+
+use crate::sys::{
+    self, MAP_FIXED, MAP_NORESERVE, MAP_SHARED, PROT_EXEC, PROT_READ, PROT_WRITE, Result, SIGSYS_BIT,
+    harmless, nr,
+};
+use crate::{context, entry, sigaction};
+
+/// The signal of requests.
+pub const SIGSTKFLT: u64 = 16;
+
+/// The address of the control area.
+const CONTROL: u64 = RUNTIME_BASE + (8 << 20);
+
+/// A thread of the program.
+struct Member {
+    /// Its number in Linux, or 0 if there is no such member.
+    thread: AtomicU32,
+    /// [`ASKED`] while a request waits for it, [`SERVING`] while it serves.
+    pending: AtomicU32,
+}
+
+const ASKED: u32 = 1;
+const SERVING: u32 = 2;
+
+/// A thing that a member is asked to do.
+#[derive(Clone, Copy)]
+pub enum Request {
+    /// Unmap memory that is not recorded any more.
+    Unmap { start: u64, end: u64 },
+    /// Give the memory of a range the rights that are recorded.
+    Protect { start: u64, end: u64 },
+    /// Set the action of a signal.
+    Act { signal: u64, action: [u64; 4] },
+}
+
+/// The control area, which all members share.
+#[repr(C)]
+struct Control {
+    /// 0 if free, 1 if taken, 2 if a member may sleep.
+    lock: AtomicU32,
+    /// The number of the member that holds it plus one, or 0.
+    holder: AtomicU32,
+    /// Counts changes after which a member may have less than is recorded.
+    version: AtomicU64,
+    /// How the program ends: see `thread`.
+    ending: AtomicU32,
+    status: AtomicU64,
+    /// The process that made the program.
+    parent: AtomicU32,
+    /// Counts members that were made. The watcher sleeps here.
+    made: AtomicU32,
+    /// The end of the heap.
+    heap_end: AtomicU64,
+    /// The most bytes of memory that can be written to.
+    data_limit: AtomicU64,
+    /// Faults that mapped a region, and requests that were sent.
+    faults: AtomicU64,
+    requests: AtomicU64,
+    members: [Member; MOST_MEMBERS],
+    /// The call of a member that executes a program.
+    executed: UnsafeCell<entry::Frame>,
+    /// Written under the lock, and read by members that are asked.
+    request: UnsafeCell<Request>,
+    /// Read and written under the lock.
+    record: UnsafeCell<Record>,
+}
+
+// SAFETY: the cells are used as they say.
+unsafe impl Sync for Control {}
+
+const _: () = assert!(CONTROL + size_of::<Control>() as u64 <= RUNTIME_END);
+
+/// Whether threads get address spaces of their own. The ways into the runtime read it.
+pub static IS_ON: AtomicU8 = AtomicU8::new(0);
+
+/// The number of this member.
+static ME: AtomicUsize = AtomicUsize::new(0);
+
+/// The descriptor of the program's memory.
+static MEMORY: AtomicU64 = AtomicU64::new(0);
+
+/// The version up to which this member has all that is recorded.
+static SYNCED: AtomicU64 = AtomicU64::new(0);
+
+/// Returns whether threads get address spaces of their own.
+pub fn is_on() -> bool {
+    IS_ON.load(Ordering::Relaxed) != 0
+}
+
+fn control() -> &'static Control {
+    // SAFETY: the area is mapped from `begin` on, and zeroes are a valid value of each field but the request,
+    // which is written before it is read.
+    unsafe { &*(CONTROL as *const Control) }
+}
+
+fn me() -> usize {
+    ME.load(Ordering::Relaxed)
+}
+
+fn memory_file() -> u64 {
+    MEMORY.load(Ordering::Relaxed)
+}
+
+/// Returns the signals that must never be blocked: those by which the runtime works.
+pub fn never_blocked() -> u64 {
+    const SIGBUS: u64 = 7;
+    const SIGSEGV: u64 = 11;
+    let others = 1 << (SIGBUS - 1) | 1 << (SIGSEGV - 1) | 1 << (SIGSTKFLT - 1);
+    SIGSYS_BIT | if is_on() { others } else { 0 }
+}
+
+/// Makes this process the leader of a program without memory.
+pub fn begin() {
+    let memory = new_file(c"program", 1 << 47);
+    MEMORY.store(keep_away(memory).unwrap_or_else(|_| fail()), Ordering::Relaxed);
+    let area = new_file(c"control", size_of::<Control>() as u64);
+    map_control(area);
+    sys::close(area);
+    control().members[0].thread.store(own_thread(), Ordering::Relaxed);
+    control().heap_end.store(memory::HEAP, Ordering::Relaxed);
+    control().parent.store(harmless!(nr::GETPPID).unwrap_or(0) as u32, Ordering::Relaxed);
+    memory::note_limit();
+    IS_ON.store(1, Ordering::Relaxed);
+}
+
+fn fail() -> ! {
+    sys::fail(b"no memory for --isolate", 125)
+}
+
+/// Makes a file of memory.
+fn new_file(name: &core::ffi::CStr, length: u64) -> u64 {
+    const MFD_CLOEXEC: u64 = 1;
+    let file = harmless!(nr::MEMFD_CREATE, name.as_ptr() as u64, MFD_CLOEXEC);
+    let file = file.unwrap_or_else(|_| fail());
+    if harmless!(nr::FTRUNCATE, file, length).is_err() {
+        fail();
+    }
+    file
+}
+
+/// Maps the control area.
+fn map_control(area: u64) {
+    let length = page_end(size_of::<Control>() as u64);
+    let flags = MAP_SHARED | MAP_FIXED;
+    // SAFETY: these addresses are the runtime's, for this.
+    if unsafe { sys::mmap(CONTROL, length, PROT_READ | PROT_WRITE, flags, area, 0) }.is_err() {
+        fail();
+    }
+}
+
+/// Gives a descriptor a number that programs do not meet.
+fn keep_away(file: u64) -> Result {
+    let kept = copy_away(file);
+    sys::close(file);
+    kept
+}
+
+/// Returns a copy of a descriptor with a number that programs do not meet.
+fn copy_away(file: u64) -> Result {
+    const F_DUPFD_CLOEXEC: u64 = 1030;
+    harmless!(nr::FCNTL, file, F_DUPFD_CLOEXEC, first_kept())
+}
+
+/// Returns the first number of the runtime's own descriptors: those of the upper half are few programs'.
+fn first_kept() -> u64 {
+    const RLIMIT_NOFILE: u64 = 7;
+    const MOST: u64 = 1 << 16;
+    let mut limits = [0_u64; 2];
+    let _ = harmless!(nr::PRLIMIT64, 0, RLIMIT_NOFILE, 0, limits.as_mut_ptr() as u64);
+    limits[0].min(MOST) / 2
+}
+
+/// Returns this thread's number in Linux.
+fn own_thread() -> u32 {
+    harmless!(nr::GETTID).unwrap_or(0) as u32
+}
+
+/// Returns whether this task is a member, and not a child of `vfork` that uses a member's memory.
+fn is_member() -> bool {
+    control().members[me()].thread.load(Ordering::Relaxed) == own_thread()
+}
+
+/// Returns the leader's number in Linux, which is the program's.
+fn leader() -> u32 {
+    control().members[0].thread.load(Ordering::Relaxed)
+}
+
+/// Returns the member with a number in Linux.
+fn member_of(thread: u64) -> Option<usize> {
+    let is_it = |member: &Member| u64::from(member.thread.load(Ordering::Relaxed)) == thread;
+    control().members.iter().position(is_it).filter(|_| thread != 0)
+}
+
+/// Returns the number that the program knows the sender of a signal by.
+pub fn sender(process: u32) -> u32 {
+    if member_of(u64::from(process)).is_some() { leader() } else { process }
+}
+
+/// Returns whether a signal that this member gets was sent to the process, or to its group. The leader gets
+/// it as well, or had it sent.
+pub fn is_leaders(signal: i32, code: i32) -> bool {
+    const SI_USER: i32 = 0;
+    const SI_KERNEL: i32 = 0x80;
+    const OF_TERMINAL: [i32; 8] = [1, 2, 3, 18, 20, 21, 22, 28];
+    is_on() && me() != 0 && (code == SI_USER || code == SI_KERNEL && OF_TERMINAL.contains(&signal))
+}
+
+/// Runs `f` with the record, under the lock, with signals blocked.
+fn locked<R>(f: impl FnOnce(&mut Record) -> R) -> R {
+    let mask = sys::set_mask(u64::MAX);
+    let result = with_record(f);
+    sys::set_mask(mask);
+    result
+}
+
+/// Runs `f` with the record, under the lock. The caller has blocked signals: a handler of the program could
+/// not take the lock.
+fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
+    lock();
+    control().holder.store(me() as u32 + 1, Ordering::Relaxed);
+    // SAFETY: the lock is held.
+    let result = f(unsafe { &mut *control().record.get() });
+    control().holder.store(0, Ordering::Relaxed);
+    unlock();
+    result
+}
+
+/// Takes the lock. A signal of a request interrupts the sleep. A child of `vfork` serves itself, since its
+/// parent gets the signal later.
+fn lock() {
+    let word = &control().lock;
+    // Acquire pairs with the release in `unlock`.
+    if word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        return;
+    }
+    while word.swap(2, Ordering::Acquire) != 0 {
+        serve();
+        wait(word, 2, MILLISECOND);
+    }
+}
+
+/// Forgets the members that were killed before a program is executed: in the leader's watcher. One of them
+/// may have held the lock, or been asked by the leader's own thread, which only waits from now on.
+fn forget_members() {
+    for member in &control().members[1..] {
+        member.thread.store(0, Ordering::Relaxed);
+        member.pending.store(0, Ordering::Release);
+        wake(&member.pending);
+    }
+    if control().holder.load(Ordering::Relaxed) != 1 {
+        unlock();
+    }
+}
+
+/// Releases the lock.
+fn unlock() {
+    // Release pairs with the acquire in `lock`.
+    if control().lock.swap(0, Ordering::Release) == 2 {
+        wake(&control().lock);
+    }
+}
+
+const MILLISECOND: u64 = 1_000_000;
+
+/// Sleeps while a word has a value, for some nanoseconds at most, or until a signal.
+fn wait(word: &AtomicU32, value: u32, nanoseconds: u64) {
+    const WAIT: u64 = 0;
+    let time = [0, nanoseconds];
+    let _ = harmless!(nr::FUTEX, word.as_ptr() as u64, WAIT, u64::from(value), time.as_ptr() as u64);
+}
+
+/// Wakes all that sleep at a word.
+fn wake(word: &AtomicU32) {
+    const WAKE: u64 = 1;
+    let _ = harmless!(nr::FUTEX, word.as_ptr() as u64, WAKE, i32::MAX as u64);
+}
+
+/// Asks members, and waits for their answers. This member is left out. The lock is held.
+fn request(members: Members, what: Request) {
+    let is_there = |member: &usize| control().members[*member].thread.load(Ordering::Relaxed) != 0;
+    let members = members.without(me());
+    if members.is_empty() {
+        return;
+    }
+    // SAFETY: the lock is held, and no member is asked.
+    unsafe { control().request.get().write(what) };
+    for member in members.iter().filter(is_there) {
+        let Member { thread, pending } = &control().members[member];
+        pending.store(ASKED, Ordering::Release);
+        let thread = u64::from(thread.load(Ordering::Relaxed));
+        let _ = harmless!(nr::TGKILL, thread, thread, SIGSTKFLT);
+        control().requests.fetch_add(1, Ordering::Relaxed);
+    }
+    for member in members.iter().filter(is_there) {
+        let pending = &control().members[member].pending;
+        loop {
+            match pending.load(Ordering::Acquire) {
+                0 => break,
+                value => wait(pending, value, 10 * MILLISECOND),
+            }
+        }
+    }
+}
+
+/// Returns all members but this one.
+fn others() -> Members {
+    (0..MOST_MEMBERS).fold(Members::NONE, |set, member| {
+        let is_there = control().members[member].thread.load(Ordering::Relaxed) != 0;
+        if is_there && member != me() { set.with(member) } else { set }
+    })
+}
+
+/// Does what this member is asked to do, if it is.
+fn serve() {
+    let pending = &control().members[me()].pending;
+    if pending.compare_exchange(ASKED, SERVING, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        return;
+    }
+    // SAFETY: the requester waits until `pending` is cleared.
+    match unsafe { *control().request.get() } {
+        Request::Unmap { start, end } => unmap_here(start, end),
+        Request::Protect { start, end } => {
+            // SAFETY: the requester holds the lock, and does not change the record until `pending` is
+            // cleared.
+            let record = unsafe { &mut *control().record.get() };
+            record
+                .touched(start, end)
+                .iter()
+                .filter(|region| region.holders.has(me()))
+                .for_each(protect_here);
+        }
+        Request::Act { signal, action } => sigaction::set_here(signal, action),
+    }
+    pending.store(0, Ordering::Release);
+    wake(pending);
+}
+
+/// Handles SIGSTKFLT.
+pub extern "C" fn on_request(_: u64, _: &context::Information, _: &mut context::Context) {
+    serve();
+}
+
+/// Maps a region here as it is recorded.
+fn map_here(region: &Region) -> Result {
+    let Region { start, end, rights, file, offset, .. } = *region;
+    let (file, offset) = if file == NO_FILE { (memory_file(), start) } else { (file, offset) };
+    let flags = MAP_SHARED | MAP_FIXED | MAP_NORESERVE;
+    // SAFETY: the memory is the program's.
+    unsafe { sys::mmap(start, end - start, rights, flags, file, offset) }
+}
+
+/// Maps a region here, and notes that.
+fn take(region: &mut Region) -> Result {
+    let mapped = map_here(region)?;
+    region.holders = region.holders.with(me());
+    region.current = region.current.with(me());
+    Ok(mapped)
+}
+
+fn unmap_here(start: u64, end: u64) {
+    // SAFETY: the memory was the program's, which has unmapped it.
+    unsafe { sys::munmap(start, end - start) };
+}
+
+fn protect_here(region: &Region) {
+    // SAFETY: the memory is the program's.
+    let _ = unsafe { sys::call(nr::MPROTECT, [region.start, region.end - region.start, region.rights]) };
+}
+
+/// Gives pages of the program's memory back. They are zero when they are used again.
+fn punch(start: u64, end: u64) {
+    const KEEP_SIZE_PUNCH_HOLE: u64 = 3;
+    let _ = harmless!(nr::FALLOCATE, memory_file(), KEEP_SIZE_PUNCH_HOLE, start, end - start);
+}
+
+/// Handles an access to memory that this member does not have as recorded. Returns whether it has it now.
+/// `cause` is the processor's error code.
+pub fn fault(address: u64, cause: u64) -> bool {
+    const WRITE: u64 = 1 << 1;
+    const FETCH: u64 = 1 << 4;
+    let needed = match cause {
+        _ if cause & WRITE != 0 => PROT_WRITE,
+        _ if cause & FETCH != 0 => PROT_EXEC,
+        _ => PROT_READ | PROT_WRITE,
+    };
+    locked(|record| {
+        let Some(region) = record.at(address).filter(|region| region.rights & needed != 0) else {
+            return false;
+        };
+        control().faults.fetch_add(1, Ordering::Relaxed);
+        take(region).is_ok()
+    })
+}
+
+/// Maps all regions that this member does not have as recorded.
+pub fn sync() {
+    // Acquire pairs with the release in `announce`.
+    if control().version.load(Ordering::Acquire) == SYNCED.load(Ordering::Relaxed) {
+        return;
+    }
+    locked(|record| {
+        let is_missing = |region: &&mut Region| region.rights != 0 && !region.current.has(me());
+        for region in record.all_mut().iter_mut().filter(is_missing) {
+            let _ = take(region);
+        }
+        SYNCED.store(control().version.load(Ordering::Relaxed), Ordering::Relaxed);
+    });
+}
+
+/// Maps the regions of a range that this member does not have as recorded.
+pub fn touch(start: u64, length: u64) {
+    if control().version.load(Ordering::Acquire) == SYNCED.load(Ordering::Relaxed) {
+        return;
+    }
+    locked(|record| touch_in(record, start, start.saturating_add(length)));
+}
+
+fn touch_in(record: &mut Record, start: u64, end: u64) {
+    for region in record.touched(start, end).iter_mut().filter(|region| !region.current.has(me())) {
+        let _ = take(region);
+    }
+}
+
+/// Notes that members may have less than is recorded. The lock is held. This member has what changed.
+fn announce() {
+    let version = control().version.load(Ordering::Relaxed);
+    control().version.store(version + 1, Ordering::Release);
+    if SYNCED.load(Ordering::Relaxed) == version {
+        SYNCED.store(version + 1, Ordering::Relaxed);
+    }
+}
+
+/// Sets the action of a signal in all other members.
+pub fn act(signal: u64, action: [u64; 4]) {
+    if !is_member() {
+        return;
+    }
+    locked(|_| request(others(), Request::Act { signal, action }));
+}
+
+/// Returns the error of a table that is full.
+fn full(_: Full) -> Errno {
+    Errno::ENOMEM
+}
+
+/// The runtime's stack for signals.
+const STACK: usize = 64 << 10;
+
+#[repr(align(16))]
+struct Stack(UnsafeCell<[u8; STACK]>);
+
+// SAFETY: only the kernel uses it, for this member.
+unsafe impl Sync for Stack {}
+
+static SIGNAL_STACK: Stack = Stack(UnsafeCell::new([0; STACK]));
+
+/// Whether the program has a stack for signals.
+static HAS_STACK: AtomicU8 = AtomicU8::new(0);
+
+/// Has signals of the runtime delivered on a stack of its own.
+pub fn begin_stack() {
+    HAS_STACK.store(0, Ordering::Relaxed);
+    let stack = [SIGNAL_STACK.0.get() as u64, 0, STACK as u64];
+    let _ = harmless!(nr::SIGALTSTACK, stack.as_ptr() as u64, 0);
+}
+
+/// Prints the counters.
+pub fn print_counters() {
+    let (mut faults, mut requests) = ([0; 20], [0; 20]);
+    sys::say(&[
+        b"pathreads: ",
+        sys::decimal(control().faults.load(Ordering::Relaxed), &mut faults),
+        b" faults that mapped memory of another thread, ",
+        sys::decimal(control().requests.load(Ordering::Relaxed), &mut requests),
+        b" requests to other threads\n",
+    ]);
+}
+
+/// Says what the mode cannot do, and returns the error for it.
+fn refuse(what: &[u8]) -> Errno {
+    sys::say(&[b"pathreads: --isolate cannot do this: ", what, b"\n"]);
+    Errno::ENOSYS
+}

@@ -1,0 +1,462 @@
+//! Threads: how members are made, and how they and the program end.
+//!
+//! A member is made by `clone` without CLONE_VM. All are children of the leader, whose number the shell
+//! knows. The *watcher* is a real thread of the leader in the runtime's code, with all signals blocked. It
+//! waits for members with `__WCLONE`, so the program's own waiting does not see them.
+//!
+//! | how the program ends | `ending` | by |
+//! |---|---|---|
+//! | `exit_group` of the leader | [`EXITING`] | it kills the others and exits |
+//! | `exit_group` of a member | [`EXITING`], with the status | it exits, and the watcher does the rest |
+//! | a member dies of a signal | 0 | the watcher kills the others, and the leader by the same signal |
+//! | the leader dies of a signal | 0 | PR_SET_PDEATHSIG |
+//! | `execve` of the only member | 0 | the kernel ends the watcher |
+//! | `execve` of one of several | [`EXECUTING`], with its frame | the watcher kills all, and executes: only a thread of the leader keeps the number |
+//! | the last member exits, after the leader | 0 | the watcher exits with the leader's status |
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use abi::Errno;
+use pathreads::record::MOST_MEMBERS;
+
+use super::{MILLISECOND, control, is_member, leader, locked, me, own_thread, refuse, touch, wait, wake};
+use crate::dispatch::Then;
+use crate::entry::{self, Frame};
+use crate::sys::{self, harmless, nr};
+use crate::{boot, user};
+
+const EXITING: u32 = 1;
+
+/// Set with it by the thread that ends the members.
+const FINISHING: u32 = 4;
+
+/// Set in `ending` when the watcher is to execute a program.
+const EXECUTING: u32 = 8;
+
+/// Set in `ending` when the leader's own thread has ended before the others.
+const LEADER_LEFT: u32 = 2;
+
+const CLONE_FS: u64 = 0x200;
+const CLONE_FILES: u64 = 0x400;
+const CLONE_PARENT: u64 = 0x8000;
+const CLONE_THREAD: u64 = 0x1_0000;
+const CLONE_SYSVSEM: u64 = 0x4_0000;
+const CLONE_SETTLS: u64 = 0x8_0000;
+const CLONE_PARENT_SETTID: u64 = 0x10_0000;
+const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+const CLONE_CHILD_SETTID: u64 = 0x100_0000;
+
+const SIGKILL: u64 = 9;
+
+/// The word to clear when this member ends, or 0.
+static CLEARED: AtomicU64 = AtomicU64::new(0);
+
+/// Whether there is a watcher.
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// Returns the number of the program's process.
+pub fn process() -> u64 {
+    if is_member() { u64::from(leader()) } else { harmless!(nr::GETPID).unwrap_or(0) }
+}
+
+/// Returns the number of the process that made the program.
+pub fn parent() -> u64 {
+    if me() == 0 || !is_member() {
+        return harmless!(nr::GETPPID).unwrap_or(0);
+    }
+    u64::from(control().parent.load(Ordering::Relaxed))
+}
+
+/// Notes which word to clear at the end, and returns the thread's number.
+pub fn set_cleared(word: u64) -> u64 {
+    if is_member() {
+        CLEARED.store(word, Ordering::Relaxed);
+    }
+    u64::from(own_thread())
+}
+
+const PATH: usize = 64;
+
+/// Memory for a path, of this member.
+struct Path(UnsafeCell<[u8; PATH]>);
+
+// SAFETY: one thread uses it, with signals blocked.
+unsafe impl Sync for Path {}
+
+static TASK_PATH: Path = Path(UnsafeCell::new([0; PATH]));
+
+/// Returns where Linux has what `/proc/self/task/N` is about, if `N` is another member.
+pub fn task_path(path: u64) -> Option<u64> {
+    let mut text = [0; PATH];
+    let length = user::read_text(path, &mut text);
+    let rest = text[..length].strip_prefix(b"/proc/self/task/")?;
+    let end = rest.iter().position(|byte| *byte == 0)?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let thread = rest[..digits].iter().fold(0_u64, |value, byte| value * 10 + u64::from(byte - b'0'));
+    super::member_of(thread).filter(|_| digits <= 7)?;
+    // SAFETY: this thread alone uses it, for one call.
+    let place = unsafe { &mut *TASK_PATH.0.get() };
+    place[..6].copy_from_slice(b"/proc/");
+    place[6..6 + digits].copy_from_slice(&rest[..digits]);
+    place[6 + digits..12 + digits].copy_from_slice(b"/task/");
+    place[12 + digits..=12 + digits + end].copy_from_slice(rest.get(..=end)?);
+    Some(place.as_ptr() as u64)
+}
+
+/// Returns whether there are other members.
+pub fn has_others() -> bool {
+    !super::others().is_empty()
+}
+
+/// Returns whether this task may execute a program: only the leader keeps the process's number.
+pub fn may_execute() -> bool {
+    !is_member() || !has_others()
+}
+
+/// The state that a new thread begins with.
+pub struct Thread {
+    pub flags: u64,
+    /// The address of its frame, which is its stack.
+    pub stack: u64,
+    pub parents_word: u64,
+    pub childs_word: u64,
+    pub local: u64,
+}
+
+/// Makes a member. Returns the result of `clone`. Its frame is told its number.
+pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
+    if thread.flags & CLONE_THREAD == 0 {
+        return refuse(b"clone of a process that shares memory").to_result();
+    }
+    begin_watcher();
+    touch(thread.stack & !(pathreads::PAGE - 1), pathreads::PAGE);
+    touch(thread.local, 1);
+    let kept = CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID;
+    let parent = if me() == 0 { 0 } else { CLONE_PARENT };
+    let flags = thread.flags & kept | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | parent;
+    let cleared = if thread.flags & CLONE_CHILD_CLEARTID != 0 { thread.childs_word } else { 0 };
+    let Thread { stack, parents_word, childs_word, local, .. } = *thread;
+    let call = [nr::CLONE, flags, stack, parents_word, childs_word, local, 0];
+    locked(|record| {
+        let is_free = |member: &usize| control().members[*member].thread.load(Ordering::Relaxed) == 0;
+        let ending = control().ending.load(Ordering::Relaxed) & EXITING != 0;
+        let Some(member) = (1..MOST_MEMBERS).find(is_free).filter(|_| !ending) else {
+            return Errno::EAGAIN.to_result();
+        };
+        CLEARED_NEXT.store(cleared, Ordering::Relaxed);
+        control().members[member].pending.store(0, Ordering::Relaxed);
+        // The child knows its number from its first instruction on, because a request may interrupt any. This
+        // member gets none meanwhile, as it holds the lock.
+        let own = super::ME.swap(member, Ordering::Relaxed);
+        // SAFETY: the frame is the child's alone. All signals are blocked but those that the runtime works
+        // by.
+        let result = unsafe { entry::spawn_child(frame, &raw const call) };
+        super::ME.store(own, Ordering::Relaxed);
+        if Errno::from_result(result).is_none() {
+            control().members[member].thread.store(result as u32, Ordering::Relaxed);
+            for region in record.all_mut() {
+                if region.holders.has(me()) {
+                    region.holders = region.holders.with(member);
+                }
+                if region.current.has(me()) {
+                    region.current = region.current.with(member);
+                }
+            }
+            control().made.fetch_add(1, Ordering::Relaxed);
+            wake(&control().made);
+        }
+        result
+    })
+}
+
+/// The word to clear of the member that is being made. The child finds it in its copy.
+static CLEARED_NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Begins a member: in the child of [`make`]. The parent may still hold the lock.
+pub fn begin() {
+    const PR_SET_PDEATHSIG: u64 = 1;
+    let _ = harmless!(nr::PRCTL, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    CLEARED.store(CLEARED_NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
+    crate::stack::give_back_all();
+    super::begin_stack();
+    if harmless!(nr::GETPPID) != Ok(u64::from(leader())) {
+        sys::exit(0);
+    }
+    // A request may come before the parent has written this.
+    control().members[me()].thread.store(own_thread(), Ordering::Relaxed);
+}
+
+/// Ends this member, as `exit` does for a thread.
+pub extern "C" fn exit(frame: &mut Frame) -> Then {
+    if !is_member() {
+        sys::exit(frame.call[1]);
+    }
+    let word = CLEARED.swap(0, Ordering::Relaxed);
+    end_robust_list();
+    if me() == 0 {
+        leave_leader(word, frame.call[1]);
+    }
+    if word != 0 {
+        touch(word, 4);
+    }
+    let own = own_stack();
+    locked(|record| {
+        if let Some((start, end)) = own {
+            let _ = super::memory::remove(record, start, end);
+        }
+        for region in record.all_mut() {
+            region.holders = region.holders.without(me());
+            region.current = region.current.without(me());
+        }
+        control().members[me()].thread.store(0, Ordering::Relaxed);
+    });
+    sys::set_mask(u64::MAX);
+    clear(word);
+    exit_thread(0)
+}
+
+/// The memory that this member has unmapped while it stood on it.
+static OWN_STACK: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Notes that this member unmaps its own stack. All that it can do then is to exit, and the memory goes
+/// there.
+pub fn unmap_at_end(start: u64, length: u64) -> u64 {
+    OWN_STACK[0].store(start, Ordering::Relaxed);
+    OWN_STACK[1].store(start + pathreads::page_end(length), Ordering::Relaxed);
+    0
+}
+
+fn own_stack() -> Option<(u64, u64)> {
+    let [start, end] = OWN_STACK.each_ref().map(|word| word.swap(0, Ordering::Relaxed));
+    (start < end).then_some((start, end))
+}
+
+/// Clears the word that `pthread_join` waits for, and wakes it. The memory may go right after it is cleared.
+fn clear(word: u64) {
+    const WAKE: u64 = 1;
+    if word != 0 && user::write(word, &[0; 4]).is_ok() {
+        let _ = harmless!(nr::FUTEX, word, WAKE, i32::MAX as u64);
+    }
+}
+
+fn exit_thread(status: u64) -> ! {
+    loop {
+        let _ = harmless!(nr::EXIT, status);
+    }
+}
+
+/// Has the leader wait for the end of the others: its process is the program's.
+fn leave_leader(word: u64, status: u64) -> ! {
+    clear(word);
+    if !has_others() {
+        exit_program(status);
+    }
+    control().status.store(status, Ordering::Relaxed);
+    control().ending.fetch_or(LEADER_LEFT, Ordering::Release);
+    begin_watcher();
+    control().made.fetch_add(1, Ordering::Relaxed);
+    wake(&control().made);
+    loop {
+        wait(&PARKED, 0, 1000 * MILLISECOND);
+    }
+}
+
+static PARKED: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
+
+/// Ends the program, as `exit_group` does.
+pub extern "C" fn exit_all(frame: &mut Frame) -> Then {
+    let status = frame.call[1];
+    if !is_member() {
+        sys::exit(status);
+    }
+    if me() == 0 {
+        exit_program(status);
+    }
+    control().status.store(status, Ordering::Relaxed);
+    // Release pairs with the acquire in `watch`.
+    control().ending.fetch_or(EXITING, Ordering::Release);
+    exit_thread(0)
+}
+
+/// Ends all members: in the leader's process. Of its two threads the first that comes does it.
+fn exit_program(status: u64) -> ! {
+    if control().ending.fetch_or(EXITING | FINISHING, Ordering::Release) & FINISHING != 0 {
+        loop {
+            wait(&PARKED, 0, 1000 * MILLISECOND);
+        }
+    }
+    kill_members();
+    boot::at_exit();
+    sys::exit(status)
+}
+
+fn kill_members() {
+    for member in &control().members[1..] {
+        let thread = u64::from(member.thread.load(Ordering::Relaxed));
+        if thread != 0 {
+            let _ = harmless!(nr::TGKILL, thread, thread, SIGKILL);
+        }
+    }
+}
+
+/// Marks the mutexes of this member as those of a thread that has ended, as the kernel does for threads.
+fn end_robust_list() {
+    let (mut head, mut length) = (0_u64, 0_u64);
+    let (head_at, length_at) = (&raw mut head as u64, &raw mut length as u64);
+    if harmless!(nr::GET_ROBUST_LIST, 0, head_at, length_at).is_err() || head == 0 {
+        return;
+    }
+    let Ok([mut entry, offset, pending]) = user::words::<3>(head) else { return };
+    let mut most = 2048;
+    while entry & !1 != head && most > 0 {
+        let next = user::words::<1>(entry & !1);
+        if entry != pending {
+            end_mutex((entry & !1).wrapping_add(offset));
+        }
+        let Ok([next]) = next else { break };
+        entry = next;
+        most -= 1;
+    }
+    if pending != 0 {
+        end_mutex((pending & !1).wrapping_add(offset));
+    }
+    let _ = harmless!(nr::SET_ROBUST_LIST, 0, 24);
+}
+
+/// Marks a mutex if this member owns it, and wakes one that waits.
+fn end_mutex(word: u64) {
+    const OWNER: u32 = 0x3fff_ffff;
+    const OWNER_DIED: u32 = 0x4000_0000;
+    const WAITERS: u32 = 0x8000_0000;
+    const WAKE: u64 = 1;
+    let mut bytes = [0; 4];
+    if user::read(word, &mut bytes).is_err() {
+        return;
+    }
+    let value = u32::from_le_bytes(bytes);
+    if value & OWNER != own_thread() {
+        return;
+    }
+    // SAFETY: the word was read a moment ago, and is a futex that this thread owns.
+    let futex = unsafe { &*(word as *const core::sync::atomic::AtomicU32) };
+    // Release: what the thread did under the mutex is seen by who takes it.
+    let old =
+        futex.fetch_update(Ordering::Release, Ordering::Relaxed, |value| Some(value & WAITERS | OWNER_DIED));
+    if old.is_ok_and(|old| old & WAITERS != 0) {
+        let _ = harmless!(nr::FUTEX, word, WAKE, 1);
+    }
+}
+
+/// The watcher's stack.
+const STACK: usize = 64 << 10;
+
+#[repr(align(16))]
+struct Stack(UnsafeCell<[u8; STACK]>);
+
+// SAFETY: only the watcher uses it.
+unsafe impl Sync for Stack {}
+
+static WATCHERS: Stack = Stack(UnsafeCell::new([0; STACK]));
+
+/// Makes the watcher, in the leader, before the first other member. Other members find it.
+fn begin_watcher() {
+    const CLONE_VM: u64 = 0x100;
+    const CLONE_SIGHAND: u64 = 0x800;
+    if me() != 0 || IS_WATCHED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let mask = sys::set_mask(u64::MAX);
+    let flags = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM;
+    let end = WATCHERS.0.get() as u64 + STACK as u64;
+    // SAFETY: the stack is the watcher's, and it stays in the runtime.
+    if unsafe { entry::spawn_watcher(flags, end) } >> 63 != 0 {
+        sys::fail(b"no thread for --isolate", 125);
+    }
+    sys::set_mask(mask);
+}
+
+/// Begins a process with one thread: a child of `fork`.
+pub fn begin_process() {
+    IS_WATCHED.store(false, Ordering::Relaxed);
+    CLEARED.store(0, Ordering::Relaxed);
+}
+
+/// Waits for members, and ends the program when one of them does that.
+pub extern "C" fn watch() -> ! {
+    const ALL: u64 = u64::MAX;
+    const WCLONE: u64 = 0x8000_0000;
+    // The program's signals are for its own threads.
+    sys::block_all();
+    loop {
+        let made = control().made.load(Ordering::Acquire);
+        let mut status = 0_u32;
+        let ended = harmless!(nr::WAIT4, ALL, &raw mut status as u64, WCLONE, 0);
+        // Acquire pairs with the release of the member that ended.
+        let ending = control().ending.load(Ordering::Acquire);
+        if ending & EXECUTING != 0 {
+            execute_for_member();
+        }
+        if ending & EXITING != 0 {
+            exit_program(control().status.load(Ordering::Relaxed));
+        }
+        match ended {
+            Ok(_) if status & 0x7f != 0 => die(u64::from(status & 0x7f)),
+            Ok(_) => {}
+            Err(_) if ending & LEADER_LEFT != 0 => exit_program(control().status.load(Ordering::Relaxed)),
+            Err(_) => wait(&control().made, made, 1000 * MILLISECOND),
+        }
+    }
+}
+
+/// Has the watcher execute a program. Errors that can be seen before are the kernel's.
+pub extern "C" fn execute(frame: &mut Frame) -> Then {
+    let path = frame.call[if frame.call[0] == nr::EXECVEAT { 2 } else { 1 }];
+    if !crate::exec::can_be_loaded(path, crate::exec::SCRIPTS) {
+        if harmless!(nr::ACCESS, path, 1).is_ok() {
+            frame.rax = refuse(b"execve by one of several threads of what Linux alone can load").to_result();
+            return Then::Return;
+        }
+        return Then::Perform;
+    }
+    begin_watcher();
+    let is_first = locked(|_| {
+        if control().ending.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        // SAFETY: the lock is held, and the watcher reads the frame after the word that follows.
+        unsafe { control().executed.get().write(frame.clone()) };
+        // Release pairs with the acquire in `watch`.
+        control().ending.fetch_or(EXECUTING, Ordering::Release);
+        true
+    });
+    if is_first && me() == 0 {
+        kill_members();
+        loop {
+            wait(&PARKED, 0, 1000 * MILLISECOND);
+        }
+    }
+    exit_thread(0)
+}
+
+/// Executes a program for a member, when all others are gone.
+fn execute_for_member() -> ! {
+    const ALL: u64 = u64::MAX;
+    const WCLONE: u64 = 0x8000_0000;
+    kill_members();
+    while harmless!(nr::WAIT4, ALL, 0, WCLONE, 0).is_ok() {}
+    super::forget_members();
+    // SAFETY: the member that wrote it has ended.
+    let mut frame = unsafe { (*control().executed.get()).clone() };
+    super::sync();
+    crate::exec::prepare(&mut frame);
+    sys::fail(b"a program could not be executed by one of several threads", 125)
+}
+
+/// Ends the program as a member ended.
+fn die(signal: u64) -> ! {
+    kill_members();
+    crate::sigaction::die_of(signal);
+    // A signal that the kernel still blocks, or an action that it refused.
+    sys::exit(128 + signal)
+}
