@@ -442,9 +442,15 @@ pub extern "C" fn execute(frame: &mut Frame) -> Then {
 /// Executes a program for a member, when all others are gone.
 fn execute_for_member() -> ! {
     const ALL: u64 = u64::MAX;
-    const WCLONE: u64 = 0x8000_0000;
+    const WCLONE_WNOHANG: u64 = 0x8000_0001;
     kill_members();
-    while harmless!(nr::WAIT4, ALL, 0, WCLONE, 0).is_ok() {}
+    while let Ok(ended) = harmless!(nr::WAIT4, ALL, 0, WCLONE_WNOHANG, 0) {
+        if ended == 0 {
+            // A member may have been made by one that was killed before it could say so.
+            kill_members();
+            wait(&PARKED, 0, MILLISECOND);
+        }
+    }
     super::forget_members();
     // SAFETY: the member that wrote it has ended.
     let mut frame = unsafe { (*control().executed.get()).clone() };
