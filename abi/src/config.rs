@@ -66,6 +66,15 @@ choices! {
         None = "none": "No counter: pages that leave their file are never freed",
     }
 
+    /// The way in which a read keeps the page of a file that it copies to the program.
+    ReadRefs, "read_refs" {
+        Pinned = "pinned": "The core stays in its epoch, in which no page is freed: nothing is counted",
+        Shared = "shared": "One atomic word in the page's descriptor, as in Linux",
+        Refcache = "refcache": "Deltas per core, reconciled in epochs",
+        Paygo = "paygo": "A table per core, and the read remembers the core that counted it",
+        None = "none": "Not at all, the ideal to compare with. Unsafe: a read may return bytes of other programs",
+    }
+
     /// The anonymous memory that gets huge pages while memory is plentiful.
     Huge, "huge" {
         Never = "never": "None",
@@ -122,6 +131,7 @@ mod tests {
         words_are_distinct_and_name_their_choice::<Design>();
         words_are_distinct_and_name_their_choice::<Tables>();
         words_are_distinct_and_name_their_choice::<Refs>();
+        words_are_distinct_and_name_their_choice::<ReadRefs>();
         words_are_distinct_and_name_their_choice::<Huge>();
     }
 

@@ -49,6 +49,7 @@ fn kernel_main(start_info: u64) -> ! {
     let memory_bytes = mm::init(&boot); // needs: the boot map, this core's number
     arch::init_boot_core(&boot, |text| control::warn(text)); // needs: heap
     mm::epoch::init(arch::cores()); // needs: heap, the number of cores
+    mm::read_refs::init(arch::cores()); // needs: heap, the number of cores
     if options.compress {
         mm::compressed::init(arch::cores()); // needs: heap, the number of cores
     }

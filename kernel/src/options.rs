@@ -1,6 +1,6 @@
 //! The kernel's command line.
 
-use abi::config::{COMPRESS, Choice, Design, Huge, Refs, Tables};
+use abi::config::{COMPRESS, Choice, Design, Huge, ReadRefs, Refs, Tables};
 use sync::{CachePadded, SetOnce};
 
 /// The options that the user of the kernel chose.
@@ -12,6 +12,8 @@ pub struct Options {
     pub tables: Tables,
     /// `refs=COUNTER`.
     pub refs: Refs,
+    /// `read_refs=COUNTER`.
+    pub read_refs: ReadRefs,
     /// `huge=MEMORY`.
     pub huge: Huge,
     /// `compress`: pages that are not touched are compressed when memory is short.
@@ -44,6 +46,7 @@ impl Options {
         design: Design::Radix,
         tables: Design::Radix.default_tables(),
         refs: Refs::Refcache,
+        read_refs: ReadRefs::Pinned,
         huge: Huge::DEFAULT,
         compress: false,
         norandmaps: false,
@@ -78,6 +81,7 @@ impl Options {
             }
             Tables::KEY => Self { tables: chosen(value), ..self },
             Refs::KEY => Self { refs: chosen(value), ..self },
+            ReadRefs::KEY => Self { read_refs: chosen(value), ..self },
             Huge::KEY => Self { huge: chosen(value), ..self },
             _ => self.with_flag(word),
         }

@@ -69,7 +69,7 @@ impl Row {
     /// Returns the row of one run.
     pub fn new(program: &'static str, system: System, kernel: &str, cpus: u16, report: &Report) -> Self {
         let (name, design, tables) = match system {
-            System::Radixvm(design, tables, _) => {
+            System::Radixvm(design, tables, ..) => {
                 ("radixvm", Some(design.word().to_owned()), Some(tables.word().to_owned()))
             }
             System::Linux => ("linux", None, None),

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use abi::config::{Choice, Huge, Refs};
+use abi::config::{Choice, Huge, ReadRefs, Refs};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
@@ -54,6 +54,9 @@ pub struct Arguments {
     /// Counter of the references to the pages of files, on RadixVM
     #[arg(long, value_parser = options::choice::<Refs>(), default_value = "refcache", value_delimiter = ',', value_name = "COUNT,...")]
     refs: Vec<Refs>,
+    /// The way in which a read keeps the page of a file, on RadixVM
+    #[arg(long, value_parser = options::choice::<ReadRefs>(), default_value = "pinned", value_delimiter = ',', value_name = "COUNT,...")]
+    read_refs: Vec<ReadRefs>,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -88,7 +91,9 @@ pub struct Arguments {
 impl Arguments {
     /// Returns each kernel with each counter. Linux is listed once.
     fn systems(&self) -> Vec<System> {
-        once(self.systems.iter().flat_map(|system| self.refs.iter().map(|refs| system.counting(*refs))))
+        let counted =
+            self.systems.iter().flat_map(|system| self.refs.iter().map(|refs| system.counting(*refs)));
+        once(counted.flat_map(|system| self.read_refs.iter().map(move |reads| system.reading(*reads))))
     }
 
     fn experiment(&self) -> Result<Experiment> {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use abi::config::{COMPRESS, COMPRESS_HELP, Design, Huge, Refs, Tables};
+use abi::config::{COMPRESS, COMPRESS_HELP, Design, Huge, ReadRefs, Refs, Tables};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
@@ -60,6 +60,9 @@ pub struct Arguments {
     /// Counter of the references to the pages of files
     #[arg(long, value_parser = options::choice::<Refs>(), default_value = "refcache", value_name = "COUNT")]
     refs: Refs,
+    /// The way in which a read keeps the page of a file
+    #[arg(long, value_parser = options::choice::<ReadRefs>(), default_value = "pinned", value_name = "COUNT")]
+    read_refs: ReadRefs,
     /// Huge pages for anonymous memory, while there is plenty of it (default: the kernel's, which is always
     /// on RadixVM)
     #[arg(long, value_parser = options::choice::<Huge>())]
@@ -126,7 +129,9 @@ impl Arguments {
             Some(Kind::Radixvm) if named => anyhow::bail!("--linux is for --system linux"),
             None if named => Ok(System::Linux),
             Some(Kind::Linux) => Ok(System::Linux),
-            Some(Kind::Radixvm) | None => Ok(System::ours(self.vm, self.tables)?.counting(self.refs)),
+            Some(Kind::Radixvm) | None => {
+                Ok(System::ours(self.vm, self.tables)?.counting(self.refs).reading(self.read_refs))
+            }
         }
     }
 

@@ -4,7 +4,7 @@ mod boot;
 
 use std::fmt;
 
-use abi::config::{Choice, Design, Refs, Tables};
+use abi::config::{Choice, Design, ReadRefs, Refs, Tables};
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -17,7 +17,7 @@ pub use boot::{CPU_MODEL, Job, Size, Streams, compress, environment, huge, plan}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// Our kernel.
-    Radixvm(Design, Tables, Refs),
+    Radixvm(Design, Tables, Refs, ReadRefs),
     /// The distribution's kernel.
     Linux,
 }
@@ -49,11 +49,11 @@ const KNOWN: [Known; 9] = [
 
 impl System {
     /// Our kernel with a page table per core, as in the paper.
-    pub const PERCORE: System = System::Radixvm(Design::Radix, Tables::Percore, Refs::Refcache);
+    pub const PERCORE: System = System::usual(Design::Radix, Tables::Percore);
     /// Our kernel with one page table.
-    pub const SHARED: System = System::Radixvm(Design::Radix, Tables::Shared, Refs::Refcache);
+    pub const SHARED: System = System::usual(Design::Radix, Tables::Shared);
     /// Our kernel with tables that are shared only where the program shares memory.
-    pub const ADAPTIVE: System = System::Radixvm(Design::Radix, Tables::Adaptive, Refs::Refcache);
+    pub const ADAPTIVE: System = System::usual(Design::Radix, Tables::Adaptive);
     /// Our kernel's default.
     pub const DEFAULT: System = System::ADAPTIVE;
     /// All systems.
@@ -68,7 +68,12 @@ impl System {
     };
 
     const fn tree(design: Design) -> System {
-        System::Radixvm(design, Tables::Shared, Refs::Refcache)
+        System::usual(design, Tables::Shared)
+    }
+
+    /// Returns our kernel with the default counters.
+    const fn usual(design: Design, tables: Tables) -> System {
+        System::Radixvm(design, tables, Refs::Refcache, ReadRefs::Pinned)
     }
 
     /// Returns our kernel with a design. Without `tables` they are the design's default.
@@ -83,15 +88,28 @@ impl System {
             design.word(),
             tables.word()
         );
-        Ok(System::Radixvm(design, tables, Refs::Refcache))
+        Ok(System::usual(design, tables))
     }
 
     /// Returns the same system with another counter of references, if it is ours.
     pub fn counting(self, refs: Refs) -> System {
         match self {
-            System::Radixvm(design, tables, _) => System::Radixvm(design, tables, refs),
+            System::Radixvm(design, tables, _, reads) => System::Radixvm(design, tables, refs, reads),
             System::Linux => System::Linux,
         }
+    }
+
+    /// Returns the same system with another way of reads to keep pages, if it is ours.
+    pub fn reading(self, read_refs: ReadRefs) -> System {
+        match self {
+            System::Radixvm(design, tables, refs, _) => System::Radixvm(design, tables, refs, read_refs),
+            System::Linux => System::Linux,
+        }
+    }
+
+    /// Returns the same system with the default counters.
+    pub fn with_usual_counters(self) -> System {
+        self.counting(Refs::Refcache).reading(ReadRefs::Pinned)
     }
 
     /// Returns its name where there is room.
@@ -115,16 +133,16 @@ impl System {
         }
     }
 
-    /// Returns a note about the counter of references, if it is not the default.
+    /// Returns a note about the counters of references that are not the default.
     fn counted(self) -> String {
-        match self {
-            System::Linux | System::Radixvm(_, _, Refs::Refcache) => String::new(),
-            System::Radixvm(_, _, refs) => format!(", refs={}", refs.word()),
-        }
+        let System::Radixvm(_, _, refs, read_refs) = self else { return String::new() };
+        let note = |key, word, is_usual| if is_usual { String::new() } else { format!(", {key}={word}") };
+        let pages = note(Refs::KEY, refs.word(), refs == Refs::Refcache);
+        pages + &note(ReadRefs::KEY, read_refs.word(), read_refs == ReadRefs::Pinned)
     }
 
     fn known(self) -> &'static Known {
-        let usual = self.counting(Refs::Refcache);
+        let usual = self.with_usual_counters();
         KNOWN.iter().find(|known| known.system == usual).expect("every system is in the table")
     }
 }

@@ -27,6 +27,8 @@ pub struct Row {
     pub tables: Option<String>,
     /// The counter of references to the pages of files, or null on Linux.
     pub refs: Option<String>,
+    /// The way of reads to keep pages.
+    pub read_refs: Option<String>,
     /// The option for huge pages, on either kernel.
     pub huge: String,
     /// The number of virtual CPUs.
@@ -127,14 +129,12 @@ impl Cell {
 }
 
 fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> Row {
-    let (system, design, tables, refs) = match label.system {
-        System::Radixvm(design, tables, refs) => (
-            "radixvm",
-            Some(design.word().to_owned()),
-            Some(tables.word().to_owned()),
-            Some(refs.word().to_owned()),
-        ),
-        System::Linux => ("linux", None, None, None),
+    let word = |word: &str| Some(word.to_owned());
+    let (system, [design, tables, refs, read_refs]) = match label.system {
+        System::Radixvm(design, tables, refs, read_refs) => {
+            ("radixvm", [word(design.word()), word(tables.word()), word(refs.word()), word(read_refs.word())])
+        }
+        System::Linux => ("linux", [const { None }; 4]),
     };
     let of = |names: &[&str]| summary(output, rounds, names);
     Row {
@@ -143,6 +143,7 @@ fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> R
         design,
         tables,
         refs,
+        read_refs,
         huge: label.huge.word().to_owned(),
         cpus: output.cpus,
         rounds: rounds.len(),
@@ -244,7 +245,7 @@ pub(crate) mod tests {
     fn a_row_has_exactly_the_documented_keys() {
         let value = serde_json::to_value(cell(System::Linux, 2).row).unwrap();
         let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
-        let documented = "program system design tables refs huge cpus rounds instructions string_iterations transfers invalidations ipis ipi_targets faults \
+        let documented = "program system design tables refs read_refs huge cpus rounds instructions string_iterations transfers invalidations ipis ipi_targets faults \
                           tlb_flushes cold predicted_rounds_per_s ticks user_part kernel_part phases \
                           marked slack escapes qemu kernel";
         let mut documented: Vec<&str> = documented.split_whitespace().collect();

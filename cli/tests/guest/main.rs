@@ -30,6 +30,7 @@ mod microbenchmarks;
 mod newer_qemu;
 mod owners;
 mod programs;
+mod reads;
 mod scale;
 mod statuses;
 mod stock_kernels;

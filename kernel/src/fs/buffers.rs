@@ -141,7 +141,12 @@ impl Buffers {
         self.copy(from.len(), |piece, done| user::copy_out(piece.base, prefix(after(from, done), piece.len)))
     }
 
-    fn copy(
+    /// Calls `copy` with one piece after the other and the number of bytes before it, until `len` bytes are
+    /// done or the buffers end. A piece lies in one page.
+    ///
+    /// # Errors
+    /// The error of `copy` for the first piece. A later one ends the transfer.
+    pub fn copy(
         &mut self,
         len: usize,
         mut copy: impl FnMut(IoVec, usize) -> Result<(), Errno>,

@@ -8,7 +8,7 @@
 //!
 //! | operation | lock |
 //! |---|---|
-//! | read, write below the end, fault | none: the tree is read, and grows, without a lock |
+//! | read, write below the end, fault | none: the tree is read, and grows, without a lock. A read [holds](crate::mm::read_refs) its page |
 //! | write beyond the end or to a sealable file, extension, [seal](seals) | `changing` |
 //! | truncation, punching a hole, reserving room | noted under `changing`, done [without it](changing) |
 //!
@@ -46,7 +46,8 @@ use super::content::WriteAt;
 use crate::bytes::{after, prefix, prefix_mut};
 use crate::mm::mappings::Mappings;
 use crate::mm::page_tree::{self, PageTree};
-use crate::mm::{frame_io, page_refs};
+use crate::mm::read_refs::Hold;
+use crate::mm::{frame_io, page_refs, user};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -165,7 +166,32 @@ impl PageCache {
         &self.mappings
     }
 
-    /// Reads from `at` on, up to the end, and returns the number of bytes.
+    /// Copies `len` bytes from `at` on to the program at `to`. Where there is no page, also beyond the end,
+    /// they are zeroes. The caller copies as [`read_refs`](crate::mm::read_refs) says.
+    ///
+    /// # Errors
+    /// EFAULT if a page of the program's is missing.
+    pub fn copy_out(&self, at: u64, mut to: u64, len: usize) -> Result<(), Errno> {
+        for (page, offset, bytes) in pieces(at, len) {
+            match self.hold(page) {
+                Some((frame, _hold)) => frame_io::copy_out(frame, offset, to, bytes)?,
+                None => user::clear(to, bytes)?,
+            }
+            to += bytes as u64;
+        }
+        Ok(())
+    }
+
+    /// Returns the frame of `page`, if it has one, and what keeps it.
+    #[inline]
+    fn hold(&self, page: u64) -> Option<(FrameNum, Hold)> {
+        let pin = pin();
+        let frame = self.pages.get(&pin, page)?;
+        Some((frame, Hold::take(pin, frame)))
+    }
+
+    /// Reads from `at` on into memory of the kernel, up to the end, and returns the number of bytes. That
+    /// copy cannot sleep, so the pin keeps the pages.
     pub fn read(&self, at: u64, into: &mut [u8]) -> usize {
         let pin = pin();
         let len = self.len().saturating_sub(at).min(into.len() as u64) as usize;

@@ -4,10 +4,11 @@
 //! The caller keeps the frame: it holds a reference, or has been pinned since it found the frame where a
 //! reference is held (see `page_tree.rs`).
 
+use abi::Errno;
 use vm::FrameNum;
 
 use super::FRAME;
-use super::frames;
+use super::{frames, user};
 use crate::arch::{self, phys_to_virt};
 
 /// Fills `into` with the frame's bytes from `offset` on.
@@ -15,6 +16,16 @@ pub fn read(frame: FrameNum, offset: usize, into: &mut [u8]) {
     let from = place(frame, offset, into.len());
     // SAFETY: the bytes are the frame's, which the caller keeps, and the slice is the caller's.
     unsafe { arch::copy_bytes(into.as_mut_ptr(), from, into.len()) };
+}
+
+/// Copies `len` bytes of the frame from `offset` on to the program at `to`.
+///
+/// # Errors
+/// EFAULT if a page of the program's is missing, perhaps after some bytes were copied.
+pub fn copy_out(frame: FrameNum, offset: usize, to: u64, len: usize) -> Result<(), Errno> {
+    let from = place(frame, offset, len);
+    // SAFETY: the bytes are the frame's, which the caller keeps.
+    unsafe { user::copy_out_raw(to, from, len) }
 }
 
 /// Puts `from` into the frame at `offset`.

@@ -23,6 +23,9 @@
 //! 5. Baselines free a frame as soon as it has no holder, but a core that finds a page through its file has
 //!    no reference yet. So when the file drops its reference, the header delays that for some epochs, until
 //!    all cores that found the page have unpinned. Only then the baseline is told ([`release_of_file`]).
+//! 6. Reads may count themselves apart from all other holders ([`read_refs`]). When the header of a file's
+//!    frame dies, it comes back every few epochs until no read holds the frame. Then 5 goes on, or the frame
+//!    is freed.
 
 use alloc::boxed::Box;
 use core::ptr::NonNull;
@@ -31,12 +34,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use abi::Errno;
 use abi::config::Refs;
 use percore::Pinned;
-use refcache::{Header, Refcache};
+use refcache::{Header, Refcache, Release};
 use vm::FrameNum;
 
 use super::baseline_refs::BaselineRefs;
 use super::epoch;
 use super::frames;
+use super::read_refs;
 use crate::arch::{phys_to_virt, virt_to_phys};
 use crate::options;
 
@@ -46,6 +50,8 @@ struct PageRef {
     header: Header,
     /// Counts the pages instead of the header. From a `Box`.
     baseline: Option<NonNull<BaselineRefs>>,
+    /// Reads that hold a file's frame, as far as they are counted here (`read_refs.rs`).
+    readers: AtomicU64,
 }
 
 /// Bytes for each frame.
@@ -63,7 +69,7 @@ pub(super) fn init(start: u64) {
 /// Makes a frame that the caller owns alone counted, with one reference: the caller's. Its last holder can
 /// find out that it is the last ([`unshare`]).
 pub fn share(_pin: &Pinned, frame: FrameNum) {
-    write(frame, PageRef { header: Header::with_sole(1, release), baseline: None });
+    write(frame, Header::with_sole(1, release), None);
 }
 
 /// Does the same for a file's frame: the file stays one of the holders until it [drops its reference](leave).
@@ -72,13 +78,17 @@ pub fn share(_pin: &Pinned, frame: FrameNum) {
 /// ENOMEM if the frame is counted by a baseline and there is no memory for it.
 pub fn share_of_file(_pin: &Pinned, frame: FrameNum) -> Result<(), Errno> {
     let baseline = BaselineRefs::new(options::get().refs)?;
-    let release = if baseline.is_some() { release_of_file } else { release };
-    let baseline = baseline.map(|baseline| NonNull::from(Box::leak(baseline)));
-    write(frame, PageRef { header: Header::new(1, None, release), baseline });
+    let release = match baseline {
+        Some(_) => release_of_file,
+        None if read_refs::is_asked() => release_unread,
+        None => release,
+    };
+    write(frame, Header::new(1, None, release), baseline.map(|baseline| NonNull::from(Box::leak(baseline))));
     Ok(())
 }
 
-fn write(frame: FrameNum, new: PageRef) {
+fn write(frame: FrameNum, header: Header, baseline: Option<NonNull<BaselineRefs>>) {
+    let new = PageRef { header, baseline, readers: AtomicU64::new(0) };
     // SAFETY: each frame has a descriptor, and no one but the owner of an uncounted frame uses it.
     unsafe { descriptor(frame).write(new) };
 }
@@ -98,16 +108,28 @@ pub fn adjust(pin: &Pinned, frame: FrameNum, by: i64) {
 #[inline]
 pub fn show(pin: &Pinned, frame: FrameNum) {
     match baseline(frame) {
-        // SAFETY: the frame lives as long as the caller is pinned, and its header is not one of a sole
-        // holder.
-        None => unsafe { epoch::domain().adjust(pin, descriptor(frame).cast(), 1) },
+        None => join(pin, frame),
         Some(baseline) => adjust_baseline(pin, frame, baseline, 1),
     }
 }
 
-/// Drops the file's reference to a page that is out of its tree.
+/// Adds a reference of a file or a read to the header of a file's frame, which the pinned caller found in its
+/// tree.
+#[inline]
+pub(super) fn join(pin: &Pinned, frame: FrameNum) {
+    // SAFETY: the frame lives as long as the caller is pinned, and its header is not one of a sole holder.
+    unsafe { epoch::domain().adjust(pin, descriptor(frame).cast(), 1) }
+}
+
+/// Drops the file's reference to a page that is out of its tree, or a read's.
 pub fn leave(pin: &Pinned, frame: FrameNum) {
     adjust_header(pin, frame, -1);
+}
+
+/// Returns the reads that are counted in the descriptor of a file's frame.
+pub(super) fn readers<'r>(frame: FrameNum) -> &'r AtomicU64 {
+    // SAFETY: the frame is counted, so its descriptor has been written, and the array stays for ever.
+    &unsafe { descriptor(frame).as_ref() }.readers
 }
 
 #[inline]
@@ -173,12 +195,46 @@ unsafe fn release(_: &Refcache, pin: &Pinned, header: NonNull<Header>) {
     frames::free(pin, frame_of(header));
 }
 
+/// Frees a file's frame that has no other reference, once no read holds it.
+///
+/// # Safety
+/// Called once for each header, by the domain, with the header of a descriptor.
+unsafe fn release_unread(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
+    if is_read(header) {
+        // SAFETY: the caller's promise.
+        return unsafe { come_back(domain, pin, header, release_unread) };
+    }
+    frames::free(pin, frame_of(header));
+}
+
+/// Returns whether a read holds a file's frame. No core can find the frame any more.
+fn is_read(header: NonNull<Header>) -> bool {
+    read_refs::is_held(frame_of(header))
+}
+
+/// Makes the domain call `release` some epochs later.
+///
+/// # Safety
+/// The domain has forgotten the header.
+unsafe fn come_back(domain: &Refcache, pin: &Pinned, header: NonNull<Header>, release: Release) {
+    // SAFETY: the caller's promise. The header becomes that of an object with one reference, which is dropped
+    // at once.
+    unsafe {
+        header.write(Header::new(1, None, release));
+        domain.adjust(pin, header, -1);
+    }
+}
+
 /// Tells the baseline that the file has dropped its reference. All cores that found the page there without a
 /// reference have unpinned, so only references that the baseline counts are left.
 ///
 /// # Safety
-/// Called once, by the domain, with the header of a descriptor that has a baseline.
+/// Called once for each header, by the domain, with the header of a descriptor that has a baseline.
 unsafe fn release_of_file(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
+    if is_read(header) {
+        // SAFETY: the caller's promise.
+        return unsafe { come_back(domain, pin, header, release_of_file) };
+    }
     // SAFETY: the descriptor has a baseline, and the file's reference, which ends here, has kept it.
     let baseline = unsafe { baseline_of(header) };
     let (asked, last) = (baseline.is_asked(), baseline.dec_of_file(pin));
@@ -200,12 +256,8 @@ unsafe fn ask(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
     if unsafe { baseline_of(header) }.settle(pin) {
         return free_of_file(pin, frame_of(header));
     }
-    // SAFETY: the domain has forgotten the header. The header becomes that of an object with one reference,
-    // which is dropped at once.
-    unsafe {
-        header.write(Header::new(1, None, ask));
-        domain.adjust(pin, header, -1);
-    }
+    // SAFETY: the caller's promise.
+    unsafe { come_back(domain, pin, header, ask) }
 }
 
 /// # Safety

@@ -35,9 +35,24 @@ pub fn copy_in(dst: &mut [u8], from: u64) -> Result<(), Errno> {
 /// Copies `src` out to `to`.
 #[inline]
 pub fn copy_out(to: u64, src: &[u8]) -> Result<(), Errno> {
-    check(to, src.len())?;
-    // SAFETY: the source is a slice, and the destination was checked to be the user's.
-    ok(unsafe { user_copy::copy(to as *mut u8, src.as_ptr(), src.len()) })
+    // SAFETY: the source is a slice.
+    unsafe { copy_out_raw(to, src.as_ptr(), src.len()) }
+}
+
+/// Copies `len` bytes out to `to`. Others may write them meanwhile.
+///
+/// # Safety
+/// The bytes at `from` can be read until the copy is done.
+#[inline]
+pub(super) unsafe fn copy_out_raw(to: u64, from: *const u8, len: usize) -> Result<(), Errno> {
+    check(to, len)?;
+    // SAFETY: the caller's promise, and the destination was checked to be the user's.
+    ok(unsafe { user_copy::copy(to as *mut u8, from, len) })
+}
+
+/// Puts `len` zeroes out to `to`, at most a page.
+pub fn clear(to: u64, len: usize) -> Result<(), Errno> {
+    copy_out(to, prefix(&[0; PAGE as usize], len as u64))
 }
 
 /// Reads a `T` at `from`.

@@ -3,15 +3,15 @@
 use alloc::vec::Vec;
 
 use abi::Errno;
-use abi::file::{POLLERR, POLLIN, POLLOUT};
+use abi::file::{IoVec, POLLERR, POLLIN, POLLOUT};
 use vm::{Access, VirtAddr};
 
 use crate::bytes::{prefix, prefix_mut, tail};
 use crate::fs::OpenFile;
 use crate::fs::buffers::Buffers;
 use crate::fs::content::{Content, WriteAt};
-use crate::fs::page_cache::PAGE;
-use crate::mm::fallible;
+use crate::fs::page_cache::{PAGE, PageCache};
+use crate::mm::{epoch, fallible, read_refs, user};
 use crate::process::{fault, retry, retry_on_enomem, under_lock};
 use crate::sched;
 
@@ -190,6 +190,9 @@ fn fill(content: &dyn Content, at: u64, buffers: &mut Buffers, wait: bool) -> Re
     if let Some(bytes) = content.bytes() {
         return copy_some(tail(bytes, at), buffers);
     }
+    if let Some(pages) = content.pages() {
+        return copy_pages(pages, at, buffers);
+    }
     if let Some(shown) = content.show(at, buffers.left(), &mut |bytes| buffers.copy_out(bytes)) {
         return shown_piece(shown, buffers);
     }
@@ -203,11 +206,42 @@ fn fill(content: &dyn Content, at: u64, buffers: &mut Buffers, wait: bool) -> Re
             Ok(len) => return Ok(done + len),
             Err(error) => return buffers.stopped(done, error),
         }
-        if done >= piece(content) {
+        if done >= PAGE {
             buffers.stop();
             return Ok(done);
         }
     }
+}
+
+/// Copies a piece of a file's pages from `at` on, up to the end of the file.
+fn copy_pages(pages: &PageCache, at: u64, buffers: &mut Buffers) -> Result<usize, Errno> {
+    let len = pages.len().saturating_sub(at).min(PIECE as u64) as usize;
+    let done = buffers.copy(len, |to, done| copy_piece(pages, at + done as u64, to))?;
+    if done == PIECE && buffers.left() > 0 {
+        buffers.stop();
+    }
+    Ok(done)
+}
+
+/// Copies from `at` on to one page of the program. A read that stays pinned cannot reclaim meanwhile. So if
+/// the page is missing and there is no frame for it, the bytes go through a buffer of the kernel.
+fn copy_piece(pages: &PageCache, at: u64, to: IoVec) -> Result<(), Errno> {
+    let copy = || pages.copy_out(at, to.base, to.len as usize);
+    if read_refs::may_sleep() {
+        return copy();
+    }
+    match epoch::without_reclaim(copy) {
+        Err(Errno::EFAULT) => copy_by_buffer(pages, at, to),
+        done => done,
+    }
+}
+
+#[cold]
+fn copy_by_buffer(pages: &PageCache, at: u64, to: IoVec) -> Result<(), Errno> {
+    let mut buffer = bounce(to.base, to.len as usize)?;
+    // The file may have become shorter. Then zeroes are left at the end.
+    pages.read(at, &mut buffer);
+    user::copy_out(to.base, &buffer)
 }
 
 /// Returns the result of [`Content::show`]. If that was a page or more, there may be more, so the piece
@@ -222,11 +256,6 @@ fn shown_piece(shown: Result<usize, Errno>, buffers: &mut Buffers) -> Result<usi
         }
         Err(error) => buffers.stopped(0, error),
     }
-}
-
-/// Returns the bytes that are read in one piece. It is less for contents that are made while they are read.
-fn piece(content: &dyn Content) -> usize {
-    if content.pages().is_some() { PIECE } else { PAGE }
 }
 
 /// Copies as much of `bytes` as one piece may have.

@@ -40,7 +40,7 @@ pub mod tables;
 pub mod times;
 pub mod value;
 
-use abi::config::{Choice, Design, Refs, Tables};
+use abi::config::{Choice, Design, ReadRefs, Refs, Tables};
 
 use claims::Claim;
 use launch::guest::system::System;
@@ -204,7 +204,7 @@ impl Machine {
         let known = Design::named(design).ok_or_else(|| format!("design {design}"))?;
         let tables = Tables::named(tables).ok_or_else(|| format!("tables {tables}"))?;
         let refs = Refs::named(refs).ok_or_else(|| format!("counters {refs}"))?;
-        Ok(System::Radixvm(known, tables, refs))
+        Ok(System::Radixvm(known, tables, refs, ReadRefs::Pinned))
     }
 
     /// Returns the words that name it.

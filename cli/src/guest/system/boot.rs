@@ -142,9 +142,13 @@ fn kernel(system: System) -> Result<PathBuf> {
 
 fn command_line(system: System) -> String {
     match system {
-        System::Radixvm(design, tables, refs) => {
-            format!("vm={} tables={} refs={} stats", design.word(), tables.word(), refs.word())
-        }
+        System::Radixvm(design, tables, refs, read_refs) => format!(
+            "vm={} tables={} refs={} read_refs={} stats",
+            design.word(),
+            tables.word(),
+            refs.word(),
+            read_refs.word()
+        ),
         System::Linux => linux::COMMAND_LINE.to_owned(),
     }
 }
@@ -191,7 +195,7 @@ fn image(system: System, job: &Job, memory: u64) -> Result<(Vec<u8>, Option<File
 
 #[cfg(test)]
 mod tests {
-    use abi::config::Design;
+    use abi::config::{Design, ReadRefs, Refs};
 
     use super::*;
 
@@ -210,8 +214,10 @@ mod tests {
 
     #[test]
     fn command_lines_name_what_was_chosen() {
-        assert_eq!(command_line(System::SHARED), "vm=radix tables=shared refs=refcache stats");
-        assert_eq!(command_line(System::tree(Design::Bonsai)), "vm=bonsai tables=shared refs=refcache stats");
+        let shared = "vm=radix tables=shared refs=refcache read_refs=pinned stats";
+        assert_eq!(command_line(System::SHARED), shared);
+        let bonsai = System::tree(Design::Bonsai).counting(Refs::Snzi).reading(ReadRefs::Paygo);
+        assert_eq!(command_line(bonsai), "vm=bonsai tables=shared refs=snzi read_refs=paygo stats");
     }
 
     #[test]

@@ -10,10 +10,10 @@ pub const OTHERS: usize = 11;
 /// Returns the number of a system's colour.
 pub fn of(system: System) -> usize {
     match system {
-        System::Radixvm(_, _, Refs::Snzi) => 9,
-        System::Radixvm(_, _, Refs::Atomic) => 10,
+        System::Radixvm(_, _, Refs::Snzi, _) => 9,
+        System::Radixvm(_, _, Refs::Atomic, _) => 10,
         _ => {
-            let usual = system.counting(Refs::Refcache);
+            let usual = system.with_usual_counters();
             System::ALL.iter().position(|other| *other == usual).expect("every system is among all")
         }
     }

@@ -36,6 +36,10 @@
 //! The entry is read `local` first, then `anchored`. When it is closed, the two counts only come closer,
 //! except for references that are being moved. So if they are the same, the entry is free.
 //!
+//! A host whose cores are pinned when they count does without the fence and the count in the object. It uses
+//! the tables alone ([`PayGo::anchor`]) and asks ([`PayGo::is_anchored`]) after a grace period in which every
+//! core that could take a reference has unpinned. That period takes the place of closing the count.
+//!
 //! Orderings: a drop is Release in either count, partner of the Acquire loads in `settle`. Central drops are
 //! AcqRel, partners of each other.
 
@@ -138,6 +142,26 @@ impl PayGo {
         &self.tables.of(core)[hash as usize & (self.slots - 1)]
     }
 
+    /// Counts a reference to `object`, which is not 0, in this core's table. Returns the core, or `None` if
+    /// the entry is taken by another object.
+    #[inline]
+    pub fn anchor(&self, pin: &Pinned, object: usize) -> Option<CoreId> {
+        self.entry(pin.core(), object).take(object).then_some(pin.core())
+    }
+
+    /// Drops a reference to `object` that [`anchor`](Self::anchor) counted in the table of `core`.
+    #[inline]
+    pub fn leave(&self, pin: &Pinned, core: CoreId, object: usize) {
+        let entry = self.entry(core, object);
+        if core == pin.core() { entry.drop_locally() } else { entry.drop_remotely() }
+    }
+
+    /// Returns whether a reference to `object` is counted in a table. Exact if no core takes a new one and
+    /// the caller has synchronised with every core that took one.
+    pub fn is_anchored(&self, object: usize) -> bool {
+        !self.is_free_of(object)
+    }
+
     fn is_free_of(&self, object: usize) -> bool {
         (0..self.tables.cores()).map(CoreId::new).all(|core| self.entry(core, object).is_free_of(object))
     }
@@ -187,8 +211,7 @@ impl Scheme<'_> for PayGo {
     #[inline]
     fn dec(&self, pin: &Pinned, count: &PayGoCount, token: PayGoToken) -> bool {
         match token {
-            PayGoToken::Anchor(core) if core == pin.core() => self.entry(core, address(count)).drop_locally(),
-            PayGoToken::Anchor(core) => self.entry(core, address(count)).drop_remotely(),
+            PayGoToken::Anchor(core) => self.leave(pin, core, address(count)),
             PayGoToken::Central => return count.central.fetch_sub(1, Ordering::AcqRel) == 1,
         }
         false

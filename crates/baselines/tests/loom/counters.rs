@@ -8,6 +8,7 @@ use crate::forgetful::{Arrived, Forgetful};
 use baselines::{PayGo, PayGoCount, PayGoToken, Scheme, Sloppy, SloppyCount, Snzi, SnziCount, SnziToken};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
+use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread::{self, JoinHandle};
 use percore::{CoreId, Pinned};
 
@@ -259,5 +260,30 @@ fn paygo_entries_change_objects() {
         core.dec(first);
         core.settle();
         other.join().unwrap();
+    });
+}
+
+/// A core counts a reference while it is pinned, which is dropped on another core. The host asks after the
+/// first core has unpinned, so the count need not be closed.
+#[test]
+fn paygo_is_asked_after_a_grace_period() {
+    const NAME: usize = 1;
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let object =
+            Object { scheme: paygo(), count: PayGo::count(CORES).unwrap(), ends: UnsafeCell::new(0) };
+        let (core, unpinned) = (PayGoCore::new(&Arc::new(object), 0), Arc::new(AtomicBool::new(false)));
+        let (reader, unpins) = (PayGoCore::new(&core.object, 1), Arc::clone(&unpinned));
+        let other = thread::spawn(move || {
+            let anchor = reader.object.scheme.anchor(&reader.pin, NAME).expect("the table is empty");
+            unpins.store(true, Ordering::Release);
+            let elsewhere = PayGoCore::new(&reader.object, 2);
+            elsewhere.check(0);
+            elsewhere.object.scheme.leave(&elsewhere.pin, anchor, NAME);
+        });
+        core.hear(unpinned.load(Ordering::Acquire) && !core.object.scheme.is_anchored(NAME));
+        other.join().unwrap();
+        assert!(!core.object.scheme.is_anchored(NAME));
     });
 }

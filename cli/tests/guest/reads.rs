@@ -1,0 +1,93 @@
+//! Reads of files: how they keep the pages that they copy (`--read-refs`).
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::harness::{Compiler, Run, compiled, run, scratch};
+use crate::meter::{contend, is_private, number};
+
+/// All ways but the unsafe one.
+const SAFE: [&str; 4] = ["pinned", "shared", "refcache", "paygo"];
+/// The ways in which a read writes to no line that another core writes.
+const PRIVATE: [&str; 3] = ["pinned", "refcache", "paygo"];
+
+/// Meters FxMark's DRBH, by processes or by threads, on 2 and 4 CPUs.
+fn drbh(read_refs: &str, more: &[&str]) -> Vec<Value> {
+    let name = format!("drbh-{read_refs}{}", more.concat());
+    let options = ["--systems", "adaptive", "--cpus", "2,4", "--read-refs", read_refs];
+    let rows = contend(&name, &options, &[&["drbh", "--iterations", "1000"], more].concat());
+    assert!(rows.len() == 2 && rows.iter().all(|row| row["read_refs"] == read_refs), "{rows:?}");
+    rows
+}
+
+#[test]
+fn processes_that_read_one_block_share_nothing() {
+    for read_refs in PRIVATE {
+        drbh(read_refs, &[]).iter().for_each(is_private);
+    }
+    drbh("pinned", &["--bytes", "64"]).iter().for_each(is_private);
+}
+
+#[test]
+fn threads_that_read_one_block_share_nothing() {
+    for read_refs in PRIVATE {
+        drbh(read_refs, &["--by-threads"]).iter().for_each(is_private);
+    }
+    drbh("pinned", &["--by-threads", "--bytes", "64"]).iter().for_each(is_private);
+}
+
+/// Both changes of the word find it at another core.
+#[test]
+fn a_shared_count_is_transferred_by_each_read() {
+    for more in [[].as_slice(), &["--by-threads"]] {
+        for row in drbh("shared", more) {
+            assert!(number(&row, "transfers", "median") >= 1.0, "{row}");
+        }
+    }
+}
+
+/// Runs a storm of reads, into memory that is not there yet, of a file that others change.
+fn storm(options: &[&str], words: &[&str]) -> Run {
+    let run = run(options, &[&[compiled("readstorm", Compiler::Musl).as_str()], words].concat());
+    assert!(run.status == 0 && run.text() == "readstorm: done\n", "{options:?}: {run:?}");
+    run
+}
+
+#[test]
+fn no_read_sees_a_page_that_its_file_has_dropped() {
+    for read_refs in SAFE {
+        for tables in ["adaptive", "shared"] {
+            let options = ["-m", "256M", "-c", "3", "--tables", tables, "--read-refs", read_refs];
+            storm(&options, &["4", "1500", "7"]);
+        }
+    }
+    // With baselines, the file's reference waits for the reads.
+    for (refs, read_refs) in [("atomic", "shared"), ("sloppy", "paygo"), ("snzi", "refcache")] {
+        storm(&["-m", "256M", "-c", "3", "--refs", refs, "--read-refs", read_refs], &["4", "800", "8"]);
+    }
+}
+
+/// A process keeps memory full of a file's pages that can be dropped. So the faults in the middle of a copy
+/// have to reclaim, while others drop the page that is being copied.
+#[test]
+fn a_copy_that_faults_when_memory_is_short_shows_the_page() {
+    let path = scratch("reads").join("big");
+    fs::write(&path, vec![0x77; 16 << 20]).unwrap();
+    let file = format!("{}:/big", path.display());
+    for read_refs in SAFE {
+        let options = ["-m", "36M", "-c", "2", "--read-refs", read_refs, "--file", &file];
+        let run = storm(&options, &["3", "600", "9", "/big"]);
+        let dropped = run.stats["counters"]["pages_reclaimed"].as_array().expect("a counter");
+        assert!(dropped.iter().any(|count| count.as_u64() > Some(0)), "{run:?}");
+    }
+}
+
+/// The kernel says that this one is unsafe.
+#[test]
+fn a_kernel_that_counts_no_reads_says_so() {
+    let hello = compiled("hello", Compiler::Musl);
+    let [loud, quiet] = ["none", "shared"].map(|read_refs| run(&["-v", "--read-refs", read_refs], &[&hello]));
+    assert!(loud.status == 0 && loud.stderr.contains("read_refs=none"), "{loud:?}");
+    assert!(quiet.status == 0 && !quiet.stderr.contains("read_refs=none"), "{quiet:?}");
+}

@@ -1,0 +1,161 @@
+//! How a read keeps the page of a file while it copies the page to a program (`read_refs=`).
+//!
+//! The copy may find that a page of the program's buffer is missing. That fault allocates a frame, and if
+//! memory is short it reclaims: epochs pass, other tasks run, and the reader may go on on another core.
+//! Meanwhile the file may drop the page by a truncation, a hole, or reclaim. There are two ways to keep the
+//! frame: the fault may not reclaim (`pinned`), or the read counts itself (a [`Hold`]).
+//!
+//! | `read_refs=` | a read writes | a fault in the middle of the copy | the frame is freed |
+//! |---|---|---|---|
+//! | `pinned` | nothing | is resolved if no reclaim is needed. If it is, the copy fails, and the caller goes through a buffer of the kernel, without the page | some epochs after the file and its mappings dropped it |
+//! | `shared` | the descriptor's word, twice | may reclaim, sleep and move to another core | when the word is 0, which is asked every few epochs |
+//! | `refcache` | this core's delta cache, twice | the same | some epochs after the last reference is dropped, a read's or another |
+//! | `paygo` | an entry of this core's table, twice | the same | when no table has an entry of the frame and the word is 0, asked every few epochs |
+//! | `none` | nothing | the same | perhaps while it is read: the read then returns what the next owner writes |
+//!
+//! The states of a file's frame with `shared` and `paygo`:
+//!
+//! | state | a new hold is taken by | ends when |
+//! |---|---|---|
+//! | in the tree | any pinned core that finds it there | the file takes it out, and drops its reference |
+//! | left | a pinned core that found it before | the domain calls `release`: epochs have passed |
+//! | unreachable | no core | `is_held` returns false |
+//! | free | | |
+//!
+//! ```text
+//!   reader   pin  find page  take hold  copy ... fault, sleep ... copy  drop hold
+//!   file                          page out of the tree   header 1 to 0
+//!   domain                                                     epochs   release: held    epochs   release: free
+//! ```
+//!
+//! 1. A hold is taken by a core that is pinned and found the frame in its file's tree since it was pinned.
+//!    So the frame has not been released (`page_tree.rs`, 3).
+//! 2. When `release` runs, every core that found the frame in the tree has unpinned, so it has taken its hold
+//!    or never will. From then on holds only become fewer. `release` asks [`is_held`], and if a hold is left
+//!    it gives the header one reference and drops it, which brings it back some epochs later
+//!    (`page_refs.rs`). So it asks as long as the longest read lasts, and no reader has to report.
+//! 3. The frame's other references do not matter to a hold: those of pages that map it are counted by the
+//!    header or by a baseline, which are told only after 2.
+//! 4. A hold remembers where it was counted: PayGo's anchor lies on the reader's stack. So a read that moved
+//!    to another core counts itself out of the entry of the first core.
+//!
+//! Orderings: taking a hold is Relaxed, because the epochs order it before `release` (a core flushes after
+//! it has unpinned). Dropping it is Release, partner of the Acquire in [`is_held`], so the frame's next owner
+//! writes after the last byte was read.
+
+use abi::config::ReadRefs;
+use baselines::PayGo;
+use percore::{CoreId, Pinned, pin};
+use sync::SetOnce;
+use sync::atomic::Ordering;
+use vm::FrameNum;
+
+use super::page_refs;
+use crate::{control, options};
+
+/// Entries of each core's table: 16 KiB. A core has as many holds as tasks that sleep in a read which began
+/// there, and one more.
+const ENTRIES: usize = 512;
+
+/// PayGo's tables, if it counts.
+static TABLES: SetOnce<PayGo> = SetOnce::new();
+
+/// A read's claim to a file's frame. The frame is not freed before this is dropped, except with `none`.
+#[must_use]
+pub struct Hold {
+    frame: FrameNum,
+    at: Place,
+}
+
+/// The place where a hold is counted.
+enum Place {
+    /// Nowhere: the reader stays pinned.
+    Pin {
+        _pin: Pinned,
+    },
+    Nowhere,
+    /// The word in the frame's descriptor.
+    Descriptor,
+    /// The delta cache of whichever core drops it.
+    Header,
+    /// The entry of this core's table.
+    Anchor(CoreId),
+}
+
+/// Makes the tables that the option needs, and warns if it is unsafe. Called once, at boot.
+pub fn init(cores: usize) {
+    match options::get().read_refs {
+        ReadRefs::Paygo => TABLES.set(PayGo::new(cores, ENTRIES)),
+        ReadRefs::None => control::warn(
+            "read_refs=none: a page may be freed while it is read, and the read then returns bytes of its next owner",
+        ),
+        ReadRefs::Pinned | ReadRefs::Shared | ReadRefs::Refcache => {}
+    }
+}
+
+/// Returns whether a copy from a page that a [`Hold`] keeps may reclaim memory and sleep. If not, the caller
+/// stays pinned and does not reclaim.
+#[inline]
+pub fn may_sleep() -> bool {
+    options::get().read_refs != ReadRefs::Pinned
+}
+
+/// Returns whether holds are counted apart from the frame's other references, so that `release` must ask.
+pub(super) fn is_asked() -> bool {
+    matches!(options::get().read_refs, ReadRefs::Shared | ReadRefs::Paygo)
+}
+
+impl Hold {
+    /// Takes a hold of a file's frame, which the caller found in its tree since it was pinned by `pin`.
+    #[inline]
+    pub fn take(pin: Pinned, frame: FrameNum) -> Self {
+        let at = match options::get().read_refs {
+            ReadRefs::Pinned => Place::Pin { _pin: pin },
+            ReadRefs::None => Place::Nowhere,
+            ReadRefs::Shared => in_descriptor(frame),
+            ReadRefs::Refcache => {
+                page_refs::join(&pin, frame);
+                Place::Header
+            }
+            ReadRefs::Paygo => {
+                tables().anchor(&pin, name(frame)).map_or_else(|| in_descriptor(frame), Place::Anchor)
+            }
+        };
+        Self { frame, at }
+    }
+}
+
+impl Drop for Hold {
+    #[inline]
+    fn drop(&mut self) {
+        match self.at {
+            Place::Pin { .. } | Place::Nowhere => {}
+            // Release: partner of the Acquire in `is_held`.
+            Place::Descriptor => drop(page_refs::readers(self.frame).fetch_sub(1, Ordering::Release)),
+            Place::Header => page_refs::leave(&pin(), self.frame),
+            Place::Anchor(core) => tables().leave(&pin(), core, name(self.frame)),
+        }
+    }
+}
+
+/// Counts a hold in the frame's descriptor.
+fn in_descriptor(frame: FrameNum) -> Place {
+    page_refs::readers(frame).fetch_add(1, Ordering::Relaxed);
+    Place::Descriptor
+}
+
+/// Returns whether a read holds the frame. Exact once no core can take a new hold.
+pub(super) fn is_held(frame: FrameNum) -> bool {
+    // Acquire: partner of the Release in `drop`, as is the one of the tables.
+    page_refs::readers(frame).load(Ordering::Acquire) != 0
+        || TABLES.get().is_some_and(|tables| tables.is_anchored(name(frame)))
+}
+
+fn tables() -> &'static PayGo {
+    TABLES.get().expect("the tables are made at boot")
+}
+
+/// Returns the frame's name in the tables. No frame is called 0, as entries are that were never used.
+fn name(frame: FrameNum) -> usize {
+    frame.get() as usize + 1
+}
