@@ -129,6 +129,18 @@ fn readers_share_a_file() {
 }
 
 #[test]
+fn drbh_reads_by_processes_and_by_threads() {
+    for by in ["", "--by-threads"] {
+        let line = format!("--threads 3 --bytes 64 --iterations 10 --json {by}");
+        let report = json(env!("CARGO_BIN_EXE_drbh"), &line);
+        assert_eq!((&report["rounds"], &report["iterations"]), (&30.into(), &10.into()), "{report}");
+    }
+    for bytes in ["0", "4097"] {
+        assert_eq!(run(env!("CARGO_BIN_EXE_drbh"), &format!("--bytes {bytes}")).status.code(), Some(2));
+    }
+}
+
+#[test]
 fn neighbours_map_and_touch_every_round() {
     for (threads, pages) in [(1, 1), (2, 7), (65, 2)] {
         let line = format!("--threads {threads} --pages {pages} --iterations 10 --json");
