@@ -72,6 +72,7 @@ choices! {
         Shared = "shared": "One atomic word in the page's descriptor, as in Linux",
         Refcache = "refcache": "Deltas per core, reconciled in epochs",
         Paygo = "paygo": "A table per core, and the read remembers the core that counted it",
+        Lodic = "lodic": "Bits of the reader's page table entry where it maps the page and said so, or else as shared",
         None = "none": "Not at all, the ideal to compare with. Unsafe: a read may return bytes of other programs",
     }
 

@@ -59,6 +59,7 @@ constants! { u64:
     MADV_POPULATE_WRITE = 23, "Fault in for writing.";
     MADV_DONTNEED_LOCKED = 24, "Drop the pages now, locked or not.";
     MADV_COLLAPSE = 25, "Make huge pages now.";
+    MADV_COUNT_READS = 0x5256_0001, "Ours: count reads of the file here (LODIC).";
 
     MCL_CURRENT = 1, "mlockall: what is mapped.";
     MCL_FUTURE = 2, "mlockall: what will be mapped.";

@@ -67,6 +67,9 @@ impl Options {
         let options = text.split_ascii_whitespace().fold(Self::DEFAULT, Self::with);
         let Self { design, tables, .. } = options;
         assert!(design.has(tables), "vm={} has no tables={}", design.word(), tables.word());
+        let is_lodic = options.read_refs == ReadRefs::Lodic;
+        assert!(!is_lodic || tables == Tables::Shared, "read_refs=lodic counts in a table for all cores");
+        assert!(!is_lodic || options.refs == Refs::Refcache, "read_refs=lodic needs refs=refcache");
         assert!(!options.compress || design.compresses(), "vm={} cannot compress", design.word());
         OPTIONS.set(options);
         options

@@ -47,6 +47,20 @@ fn a_shared_count_is_transferred_by_each_read() {
     }
 }
 
+/// Meters processes that map the block and count their reads in their own page tables.
+fn lodic(cpus: &str) -> Value {
+    let options = ["--systems", "shared", "--cpus", cpus, "--read-refs", "lodic"];
+    contend("lodic", &options, &["drbh", "--mapped", "--iterations", "1000"]).remove(0)
+}
+
+/// From four processes on, as in the paper.
+#[test]
+fn reads_that_are_counted_in_page_tables_share_nothing() {
+    is_private(&lodic("4"));
+    let two = lodic("2");
+    assert!(number(&two, "transfers", "median") >= 1.0, "{two}");
+}
+
 /// Runs a storm of reads, into memory that is not there yet, of a file that others change.
 fn storm(options: &[&str], words: &[&str]) -> Run {
     let run = run(options, &[&[compiled("readstorm", Compiler::Musl).as_str()], words].concat());
@@ -62,6 +76,7 @@ fn no_read_sees_a_page_that_its_file_has_dropped() {
             storm(&options, &["4", "1500", "7"]);
         }
     }
+    storm(&["-m", "256M", "-c", "3", "--tables", "shared", "--read-refs", "lodic"], &["6", "1500", "7"]);
     // With baselines, the file's reference waits for the reads.
     for (refs, read_refs) in [("atomic", "shared"), ("sloppy", "paygo"), ("snzi", "refcache")] {
         storm(&["-m", "256M", "-c", "3", "--refs", refs, "--read-refs", read_refs], &["4", "800", "8"]);
@@ -75,9 +90,11 @@ fn a_copy_that_faults_when_memory_is_short_shows_the_page() {
     let path = scratch("reads").join("big");
     fs::write(&path, vec![0x77; 16 << 20]).unwrap();
     let file = format!("{}:/big", path.display());
-    for read_refs in SAFE {
-        let options = ["-m", "36M", "-c", "2", "--read-refs", read_refs, "--file", &file];
-        let run = storm(&options, &["3", "600", "9", "/big"]);
+    let kinds =
+        SAFE.map(|read_refs| ("adaptive", read_refs, "3")).into_iter().chain([("shared", "lodic", "6")]);
+    for (tables, read_refs, processes) in kinds {
+        let options = ["-m", "36M", "-c", "2", "--tables", tables, "--read-refs", read_refs, "--file", &file];
+        let run = storm(&options, &[processes, "600", "9", "/big"]);
         let dropped = run.stats["counters"]["pages_reclaimed"].as_array().expect("a counter");
         assert!(dropped.iter().any(|count| count.as_u64() > Some(0)), "{run:?}");
     }

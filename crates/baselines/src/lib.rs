@@ -14,6 +14,8 @@
 //! | [`PayGo`] | an entry in a table of the core's, or of the core where the reference was taken | a call of `settle` | 16 |
 //! | [`Deltas`] | an entry in a table of the core's | a call of `settle`, some epochs later | 48 |
 //!
+//! [`EmbeddedCount`] is LODIC's: a few bits of a word of the host's, as long as the host leaves it alone.
+//!
 //! [`SkipList`] is a map from numbers to values with wait-free lookups, for the figures that show lookups in
 //! the radix map and Bonsai beside writers. `docs/design/baselines.md` names the source paper of each part.
 //!
@@ -35,6 +37,7 @@ mod scheme;
 mod skiplist;
 
 pub use counters::deltas::{DeltaCount, Deltas};
+pub use counters::embedded::EmbeddedCount;
 pub use counters::locked::Locked;
 pub use counters::paygo::{PayGo, PayGoCount, PayGoToken};
 pub use counters::shared::Shared;

@@ -7,7 +7,7 @@ mod forgetful;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use baselines::{Deltas, Locked, PayGo, Scheme, Shared, Sloppy, Snzi, Uncounted, Zero};
+use baselines::{Deltas, EmbeddedCount, Locked, PayGo, Scheme, Shared, Sloppy, Snzi, Uncounted, Zero};
 use forgetful::Forgetful;
 use percore::{CoreId, Pinned, threads};
 use proptest::prelude::*;
@@ -278,4 +278,21 @@ fn the_bytes_of_an_object() {
         assert!(Snzi::object_bytes(cores) >= 128 * cores);
     }
     assert_eq!(Snzi::object_bytes(64), size_of::<baselines::SnziCount>() + 128 * (64 + 21));
+}
+
+/// The count stops at its most and at 0, and leaves the other bits of the word alone.
+#[test]
+fn an_embedded_count_stays_in_its_bits() {
+    const COUNT: EmbeddedCount = EmbeddedCount::new(52, 7);
+    const OTHERS: u64 = !(0x7f << 52);
+    let (word, mine) = (sync::atomic::AtomicU64::new(OTHERS), |_| true);
+    for count in 0..127 {
+        assert_eq!(COUNT.of(word.load(Ordering::Relaxed)), count);
+        assert!(COUNT.take(&word, mine));
+    }
+    assert!(!COUNT.take(&word, mine) && !COUNT.leave(&word, |_| false) && !COUNT.take(&word, |_| false));
+    assert_eq!(word.load(Ordering::Relaxed), u64::MAX);
+    assert!((0..127).all(|_| COUNT.leave(&word, |value| value & OTHERS == OTHERS)));
+    assert!(!COUNT.leave(&word, mine));
+    assert_eq!(word.load(Ordering::Relaxed), OTHERS);
 }

@@ -32,13 +32,13 @@ mod holes;
 mod length;
 mod seals;
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use abi::Errno;
 use abi::file::F_SEAL_SEAL;
 use percore::{Pinned, pin};
 use sync::SpinLock;
-use vm::{Copies, FrameNum};
+use vm::{Copies, FrameNum, PageNum};
 
 use self::changing::Changing;
 use self::seals::Seals;
@@ -77,6 +77,9 @@ pub struct PageCache {
     mappings: Mappings,
     /// The name, or 0 if none has been asked for.
     name: AtomicU64,
+    /// Processes that count their reads in their own page tables. Relaxed: it only says whether that is worth
+    /// it.
+    sharers: AtomicI64,
     /// The last scan in which [`Self::count_once`] counted it. Relaxed: two scans at once may count it twice.
     counted_in: AtomicU64,
 }
@@ -110,6 +113,7 @@ impl PageCache {
             is_sealable,
             mappings: Mappings::new(),
             name: AtomicU64::new(0),
+            sharers: AtomicI64::new(0),
             counted_in: AtomicU64::new(0),
         }
     }
@@ -166,14 +170,33 @@ impl PageCache {
         &self.mappings
     }
 
+    /// Counts a process more, or less, that counts its reads in its own page table.
+    pub fn add_sharer(&self, by: i64) {
+        self.sharers.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// Returns whether enough processes share the file to count reads in their own page tables: four, as in
+    /// the paper.
+    pub fn is_shared_by_many(&self) -> bool {
+        const MANY: i64 = 4;
+        self.sharers.load(Ordering::Relaxed) >= MANY
+    }
+
     /// Copies `len` bytes from `at` on to the program at `to`. Where there is no page, also beyond the end,
-    /// they are zeroes. The caller copies as [`read_refs`](crate::mm::read_refs) says.
+    /// they are zeroes. The caller copies as [`read_refs`](crate::mm::read_refs) says, and `mine` returns the
+    /// page at which its process may show a page of the file.
     ///
     /// # Errors
     /// EFAULT if a page of the program's is missing.
-    pub fn copy_out(&self, at: u64, mut to: u64, len: usize) -> Result<(), Errno> {
+    pub fn copy_out(
+        &self,
+        at: u64,
+        mut to: u64,
+        len: usize,
+        mine: impl Fn(u64) -> Option<PageNum>,
+    ) -> Result<(), Errno> {
         for (page, offset, bytes) in pieces(at, len) {
-            match self.hold(page) {
+            match self.hold(page, &mine) {
                 Some((frame, _hold)) => frame_io::copy_out(frame, offset, to, bytes)?,
                 None => user::clear(to, bytes)?,
             }
@@ -184,10 +207,10 @@ impl PageCache {
 
     /// Returns the frame of `page`, if it has one, and what keeps it.
     #[inline]
-    fn hold(&self, page: u64) -> Option<(FrameNum, Hold)> {
+    fn hold(&self, page: u64, mine: impl Fn(u64) -> Option<PageNum>) -> Option<(FrameNum, Hold)> {
         let pin = pin();
         let frame = self.pages.get(&pin, page)?;
-        Some((frame, Hold::take(pin, frame)))
+        Some((frame, Hold::take(pin, frame, mine(page))))
     }
 
     /// Reads from `at` on into memory of the kernel, up to the end, and returns the number of bytes. That

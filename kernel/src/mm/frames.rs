@@ -25,6 +25,7 @@ use super::fault_injection;
 use super::huge_frames;
 use super::magazine::{Dirty, Magazine, Stack};
 use super::owner::Owner;
+use super::read_refs;
 use crate::above::Above;
 use crate::arch::{self, KernelFrames, phys_to_virt};
 use crate::counters::{self, Counter};
@@ -209,6 +210,9 @@ impl KernelFrames for Above {
     fn free_stack(pin: &Pinned, frame: u64) {
         note(frame, Owner::held(0));
         free_raw(pin, frame);
+    }
+    fn add_reads(frame: u64, reads: u64) {
+        read_refs::add(FrameNum::new(frame), reads);
     }
 }
 

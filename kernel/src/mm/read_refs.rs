@@ -11,9 +11,10 @@
 //! | `shared` | the descriptor's word, twice | may reclaim, sleep and move to another core | when the word is 0, which is asked every few epochs |
 //! | `refcache` | this core's delta cache, twice | the same | some epochs after the last reference is dropped, a read's or another |
 //! | `paygo` | an entry of this core's table, twice | the same | when no table has an entry of the frame and the word is 0, asked every few epochs |
+//! | `lodic` | the entry of the page in the one table of its process, twice, if that shows the page and the process asked for it, or else as `shared` | the same | when the word is 0, asked every few epochs |
 //! | `none` | nothing | the same | perhaps while it is read: the read then returns what the next owner writes |
 //!
-//! The states of a file's frame with `shared` and `paygo`:
+//! The states of a file's frame with `shared`, `paygo` and `lodic`:
 //!
 //! | state | a new hold is taken by | ends when |
 //! |---|---|---|
@@ -38,6 +39,11 @@
 //!    header or by a baseline, which are told only after 2.
 //! 4. A hold remembers where it was counted: PayGo's anchor lies on the reader's stack. So a read that moved
 //!    to another core counts itself out of the entry of the first core.
+//! 5. An entry's count moves to the word of the descriptor before its page drops its reference to the frame
+//!    (`arch::entry_count`). `release` runs after all pages have dropped theirs. So it finds all holds in the
+//!    word, and need not look for entries. This is the query of LODIC, which sums all entries instead.
+//! 6. A hold that was counted in an entry is dropped there if the entry shows the frame and has a count,
+//!    otherwise from the word. The sum is right either way, and only the sum is asked.
 //!
 //! Orderings: taking a hold is Relaxed, because the epochs order it before `release` (a core flushes after
 //! it has unpinned). Dropping it is Release, partner of the Acquire in [`is_held`], so the frame's next owner
@@ -48,10 +54,10 @@ use baselines::PayGo;
 use percore::{CoreId, Pinned, pin};
 use sync::SetOnce;
 use sync::atomic::Ordering;
-use vm::FrameNum;
+use vm::{FrameNum, PageNum};
 
 use super::page_refs;
-use crate::{control, options};
+use crate::{arch, control, options};
 
 /// Entries of each core's table: 16 KiB. A core has as many holds as tasks that sleep in a read which began
 /// there, and one more.
@@ -80,6 +86,8 @@ enum Place {
     Header,
     /// The entry of this core's table.
     Anchor(CoreId),
+    /// The entry of this page in the process's page table.
+    Entry(PageNum),
 }
 
 /// Makes the tables that the option needs, and warns if it is unsafe. Called once, at boot.
@@ -89,7 +97,7 @@ pub fn init(cores: usize) {
         ReadRefs::None => control::warn(
             "read_refs=none: a page may be freed while it is read, and the read then returns bytes of its next owner",
         ),
-        ReadRefs::Pinned | ReadRefs::Shared | ReadRefs::Refcache => {}
+        ReadRefs::Pinned | ReadRefs::Shared | ReadRefs::Refcache | ReadRefs::Lodic => {}
     }
 }
 
@@ -102,17 +110,34 @@ pub fn may_sleep() -> bool {
 
 /// Returns whether holds are counted apart from the frame's other references, so that `release` must ask.
 pub(super) fn is_asked() -> bool {
-    matches!(options::get().read_refs, ReadRefs::Shared | ReadRefs::Paygo)
+    matches!(options::get().read_refs, ReadRefs::Shared | ReadRefs::Paygo | ReadRefs::Lodic)
+}
+
+/// Returns whether a read looks for its own mapping of the page.
+#[inline]
+pub fn is_local() -> bool {
+    options::get().read_refs == ReadRefs::Lodic
+}
+
+/// Adds reads that were counted elsewhere to the word of a frame's descriptor.
+pub(super) fn add(frame: FrameNum, reads: u64) {
+    // Relaxed: the page that showed the frame drops its reference after this.
+    page_refs::readers(frame).fetch_add(reads, Ordering::Relaxed);
 }
 
 impl Hold {
-    /// Takes a hold of a file's frame, which the caller found in its tree since it was pinned by `pin`.
+    /// Takes a hold of a file's frame, which the caller found in its tree since it was pinned by `pin`. The
+    /// process may show it at the page `mine`.
     #[inline]
-    pub fn take(pin: Pinned, frame: FrameNum) -> Self {
+    pub fn take(pin: Pinned, frame: FrameNum, mine: Option<PageNum>) -> Self {
         let at = match options::get().read_refs {
             ReadRefs::Pinned => Place::Pin { _pin: pin },
             ReadRefs::None => Place::Nowhere,
             ReadRefs::Shared => in_descriptor(frame),
+            ReadRefs::Lodic => match mine {
+                Some(page) if arch::count_read(page, frame) => Place::Entry(page),
+                _ => in_descriptor(frame),
+            },
             ReadRefs::Refcache => {
                 page_refs::join(&pin, frame);
                 Place::Header
@@ -130,8 +155,11 @@ impl Drop for Hold {
     fn drop(&mut self) {
         match self.at {
             Place::Pin { .. } | Place::Nowhere => {}
+            Place::Entry(page) if arch::uncount_read(page, self.frame) => {}
             // Release: partner of the Acquire in `is_held`.
-            Place::Descriptor => drop(page_refs::readers(self.frame).fetch_sub(1, Ordering::Release)),
+            Place::Descriptor | Place::Entry(_) => {
+                page_refs::readers(self.frame).fetch_sub(1, Ordering::Release);
+            }
             Place::Header => page_refs::leave(&pin(), self.frame),
             Place::Anchor(core) => tables().leave(&pin(), core, name(self.frame)),
         }

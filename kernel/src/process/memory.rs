@@ -12,6 +12,7 @@ use vm::{Access, Detail, Fault, FaultError, Others, PageNum, PageRange, Region, 
 use super::STACK;
 use super::freeze::Freezer;
 use super::heap::Heap;
+use super::local_counts::LocalCounts;
 use super::pages::Pages;
 use crate::fs::{self, OpenFile};
 use crate::mm::fallible;
@@ -45,6 +46,8 @@ pub struct Memory {
     pub locks: AtomicU64,
     /// Freezes its tasks during a copy.
     pub freezer: Freezer,
+    /// The files whose reads it counts in its own page table.
+    pub local_counts: LocalCounts,
     /// Held by calls that add memory in a process with limits.
     pub growing: SpinLock<()>,
 }
@@ -174,6 +177,7 @@ impl Memory {
             program,
             locks: AtomicU64::new(0),
             freezer: Freezer::new(),
+            local_counts: LocalCounts::new(),
             growing: SpinLock::new(()),
         }
     }

@@ -34,6 +34,7 @@ mod heap;
 mod image;
 mod limits;
 mod load;
+mod local_counts;
 mod memory;
 mod oom;
 mod oom_badness;

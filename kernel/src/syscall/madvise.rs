@@ -13,7 +13,7 @@ use vm::{
 use super::ranges::{check_mapped, errno_of, in_user_space, range};
 use super::{Call, Outcome};
 use crate::fs::page_cache::PageCache;
-use crate::mm::file_mapping;
+use crate::mm::{file_mapping, read_refs};
 use crate::process::pieces::{in_pieces, over_holes};
 use crate::process::retry;
 use crate::sched::{Task, pause};
@@ -53,6 +53,7 @@ pub fn madvise(call: &mut Call<'_>) -> Outcome {
         MADV_NOHUGEPAGE => advise(task, pages, Flags::NOHUGE, Flags::HUGE),
         MADV_COLLAPSE => collapse(task, pages),
         MADV_REMOVE => remove(task, pages),
+        MADV_COUNT_READS => count_reads(task, pages),
         MADV_POPULATE_READ => populate(task, pages, Access::Read),
         MADV_POPULATE_WRITE => populate(task, pages, Access::Write),
         _ => Err(Errno::EINVAL),
@@ -141,7 +142,7 @@ struct FilePart {
 fn remove(task: &Task, pages: PageRange) -> Outcome {
     let mut rest = pages;
     while !rest.is_empty() && pause() {
-        let part = part(task, rest)?;
+        let part = part(task, rest, may_punch)?;
         part.file.punch(part.first * PAGE_SIZE, part.pages.pages() * PAGE_SIZE)?;
         rest = PageRange::between(part.pages.end(), rest.end());
     }
@@ -150,27 +151,50 @@ fn remove(task: &Task, pages: PageRange) -> Outcome {
 
 /// Returns the part of a file at the start of `pages`. It holds the file, so that the hole can be punched
 /// without a lock on the pages.
-fn part(task: &Task, pages: PageRange) -> Result<FilePart, Errno> {
+fn part(
+    task: &Task,
+    pages: PageRange,
+    check: impl Fn(Mapping) -> Result<(), Errno>,
+) -> Result<FilePart, Errno> {
     let mut found = Err(Errno::ENOMEM);
     task.space().regions(&pin(), pages, &mut |region: &Region| {
         if region.pages.start() == pages.start() {
-            found = shown(region);
+            found = check(region.mapping).and_then(|()| shown(region));
         }
         ControlFlow::Break(())
     });
     found
 }
 
+/// Checks that a hole may be punched through a mapping.
+fn may_punch(mapping: Mapping) -> Result<(), Errno> {
+    let flags = mapping.flags();
+    match () {
+        () if mapping.backing().is_none() || flags.contains(Flags::LOCKED) => Err(Errno::EINVAL),
+        () if !flags.contains(Flags::SHARED) || flags.contains(Flags::SEALED) => Err(Errno::EACCES),
+        () => Ok(()),
+    }
+}
+
 fn shown(region: &Region) -> Result<FilePart, Errno> {
     let (mapping, pages) = (region.mapping, region.pages);
-    let backing =
-        mapping.backing().filter(|_| !mapping.flags().contains(Flags::LOCKED)).ok_or(Errno::EINVAL)?;
-    if !mapping.flags().contains(Flags::SHARED) || mapping.flags().contains(Flags::SEALED) {
-        return Err(Errno::EACCES);
-    }
+    let backing = mapping.backing().ok_or(Errno::EINVAL)?;
     let (file, first) =
         file_mapping::with(backing, |record| (record.file().clone(), record.file_page(pages.start())));
     Ok(FilePart { file, first, pages })
+}
+
+/// Counts this process's reads of the file that `pages` show in their entries of its page table, from now on.
+/// As hints do, this succeeds where the kernel counts in another way.
+///
+/// # Errors
+/// ENOMEM if `pages` are not mapped, or if there is no memory. EINVAL if they show no file.
+fn count_reads(task: &Task, pages: PageRange) -> Outcome {
+    let part = part(task, pages, |_| Ok(()))?;
+    if read_refs::is_local() {
+        task.shared().memory.local_counts.add(&part.file, part.first, part.pages)?;
+    }
+    Ok(0)
 }
 
 /// Faults the pages in, up to the first that cannot be.

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::file::{IoVec, POLLERR, POLLIN, POLLOUT};
-use vm::{Access, VirtAddr};
+use vm::{Access, PageNum, VirtAddr};
 
 use crate::bytes::{prefix, prefix_mut, tail};
 use crate::fs::OpenFile;
@@ -226,14 +226,23 @@ fn copy_pages(pages: &PageCache, at: u64, buffers: &mut Buffers) -> Result<usize
 /// Copies from `at` on to one page of the program. A read that stays pinned cannot reclaim meanwhile. So if
 /// the page is missing and there is no frame for it, the bytes go through a buffer of the kernel.
 fn copy_piece(pages: &PageCache, at: u64, to: IoVec) -> Result<(), Errno> {
-    let copy = || pages.copy_out(at, to.base, to.len as usize);
+    let len = to.len as usize;
     if read_refs::may_sleep() {
-        return copy();
+        return pages.copy_out(at, to.base, len, |page| shown_at(pages, page));
     }
-    match epoch::without_reclaim(copy) {
+    match epoch::without_reclaim(|| pages.copy_out(at, to.base, len, |_| None)) {
         Err(Errno::EFAULT) => copy_by_buffer(pages, at, to),
         done => done,
     }
+}
+
+/// Returns the page at which this process may show a page of a file that many processes share.
+#[inline]
+fn shown_at(pages: &PageCache, page: u64) -> Option<PageNum> {
+    if !read_refs::is_local() || !pages.is_shared_by_many() {
+        return None;
+    }
+    sched::with_current(|task| task.shared().memory.local_counts.find(pages.name(), page))
 }
 
 #[cold]

@@ -3,23 +3,27 @@
 //!
 //! Processes share the open file and the page, and threads the table of descriptors too. A round changes none
 //! of them, so it moves a line only if the kernel counts or locks what a call uses. 64 bytes instead of a
-//! page leave little but the count.
+//! page leave little but the count. With --mapped each process maps the block and asks the kernel to count
+//! its reads there, as LODIC does (`read_refs=lodic`).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::env;
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
+use abi::memory::MADV_COUNT_READS;
 use programs::args::{Args, Parsed};
 use programs::benchmark::{Options, Program};
-use programs::memory::PAGE;
+use programs::memory::{PAGE, map_file_at};
 use programs::require;
 use serde_json::{Map, json};
 
 const PROGRAM: Program = Program {
     usage: "usage: drbh [OPTIONS]\nEach process reads the same block of one file.",
     options: "  --bytes N       bytes of the block, 1 to 4096 (default 4096)\n  \
-         --by-threads    threads of one process read, instead of processes\n",
+         --by-threads    threads of one process read, instead of processes\n  \
+         --mapped        each process maps the block and has its reads counted there\n",
     pages: (0, 0),
     iterations: 10_000,
 };
@@ -28,11 +32,12 @@ const PROGRAM: Program = Program {
 struct Reading {
     bytes: usize,
     by_threads: bool,
+    mapped: bool,
 }
 
 fn reading(args: &mut Args) -> Parsed<Reading> {
     let bytes = args.number("--bytes", PAGE as u64, 1..=PAGE as u64)? as usize;
-    Ok(Reading { bytes, by_threads: args.flag("--by-threads") })
+    Ok(Reading { bytes, by_threads: args.flag("--by-threads"), mapped: args.flag("--mapped") })
 }
 
 /// Memory to read into, in a page of its own: no two readers write to one line.
@@ -54,8 +59,22 @@ fn block() -> File {
     file
 }
 
+/// Maps the block, for as long as the process lives, and asks the kernel to count reads there. Other kernels
+/// do not know this advice.
+fn map(file: &File) {
+    let file = OwnedFd::from(require(file.try_clone(), "dup"));
+    // SAFETY: without MAP_FIXED no mapping is replaced, and the file is not written. The page is mapped for
+    // reading, and the advice changes no contents.
+    unsafe {
+        let at = require(map_file_at((0, PAGE), libc::PROT_READ, libc::MAP_SHARED, &file, 0), "mmap");
+        (at as *const u64).read_volatile();
+        libc::madvise(at as *mut _, PAGE, MADV_COUNT_READS as i32);
+    }
+}
+
 fn main() {
-    let (options, Reading { bytes, by_threads }) = Options::parse_with(&PROGRAM, |args, _| reading(args));
+    let (options, Reading { bytes, by_threads, mapped }) =
+        Options::parse_with(&PROGRAM, |args, _| reading(args));
     let file = block();
     let read = |buffer: &mut Buffer| require(file.read_exact_at(&mut buffer.0[..bytes], 0), "pread");
     if by_threads {
@@ -63,8 +82,13 @@ fn main() {
         options.run_with("drbh", more, |_| Buffer::new(), |_, own, _| read(own));
     } else {
         // Each process has a copy, which it touches in its first rounds.
-        let own = RefCell::new(Buffer::new());
-        options.run_processes("drbh", |_| read(&mut own.borrow_mut()));
+        let (own, to_map) = (RefCell::new(Buffer::new()), Cell::new(mapped));
+        options.run_processes("drbh", |_| {
+            if to_map.take() {
+                map(&file);
+            }
+            read(&mut own.borrow_mut());
+        });
     }
 }
 

@@ -1,6 +1,7 @@
 //! One file for each way to count.
 
 pub(crate) mod deltas;
+pub(crate) mod embedded;
 pub(crate) mod locked;
 pub(crate) mod paygo;
 pub(crate) mod shared;

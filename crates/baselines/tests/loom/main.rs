@@ -4,6 +4,7 @@
 #![cfg(loom)]
 
 mod counters;
+mod embedded;
 #[path = "../support/forgetful.rs"]
 mod forgetful;
 mod skiplist;

@@ -56,4 +56,6 @@ pub trait KernelFrames {
     fn alloc_stack(pin: &Pinned) -> Option<u64>;
     /// Frees such a frame.
     fn free_stack(pin: &Pinned, frame: u64);
+    /// Adds reads to the count in a frame's descriptor.
+    fn add_reads(frame: u64, reads: u64);
 }

@@ -68,7 +68,7 @@ impl CoreTable {
         }
         if let Some(top) = self.top() {
             // SAFETY: the owner's table, and no table of it is freed meanwhile.
-            unsafe { table_walk::clear(top, runs, true) };
+            unsafe { table_walk::clear::<false>(top, runs, true) };
         }
     }
 
@@ -77,7 +77,7 @@ impl CoreTable {
     fn clear_entries(&self, runs: &[PageRange]) {
         if let Some(top) = self.top() {
             // SAFETY: the owner's table, and no table of it is freed meanwhile.
-            unsafe { table_walk::clear(top, runs, false) };
+            unsafe { table_walk::clear::<false>(top, runs, false) };
         }
     }
 

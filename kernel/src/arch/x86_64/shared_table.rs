@@ -20,6 +20,7 @@ use percore::{CoreId, CoreSet, MAX_CORES, Pinned};
 use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
 
 use super::above::KernelFrames;
+use super::entry_count;
 use super::page_table::{ENTRIES, TOP, Table, bits, is_huge, user_huge, user_leaf, user_link};
 use super::shootdown::{self, Clearable};
 use super::space_tables::{PIECE, SpaceTables};
@@ -104,7 +105,9 @@ fn below_or_new<'a>(pin: &Pinned, entry: &AtomicU64, page: PageNum) -> Result<&'
 fn fill_all(table: &Table, first: FrameNum, prot: Prot) -> bool {
     let fill = |at| {
         // AcqRel: a core that finds the entry finds the frame zeroed.
-        table.entry(at).swap(user_leaf(first.get() + at as u64, prot), Ordering::AcqRel)
+        let old = table.entry(at).swap(user_leaf(first.get() + at as u64, prot), Ordering::AcqRel);
+        entry_count::carry(old);
+        old
     };
     (0..ENTRIES).map(fill).filter(|old| old & bits::PRESENT != 0).count() > 0
 }
@@ -117,6 +120,7 @@ impl Mmu for SharedTable {
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory> {
         // AcqRel: a core that finds the entry finds the frame zeroed.
         let old = self.entry_of(pin, page, 0)?.swap(user_leaf(frame.get(), prot), Ordering::AcqRel);
+        entry_count::carry(old);
         if old & bits::PRESENT != 0 {
             cpu::flush_page(page.get() << 12);
         }
@@ -150,7 +154,12 @@ impl Mmu for SharedTable {
 
     fn clear_all(&self, _pin: &Pinned, runs: &[PageRange]) {
         // SAFETY: tables are freed with the space only.
-        unsafe { table_walk::clear(self.top(), runs, self.in_use()) };
+        unsafe {
+            match entry_count::is_used() {
+                true => table_walk::clear::<true>(self.top(), runs, self.in_use()),
+                false => table_walk::clear::<false>(self.top(), runs, self.in_use()),
+            }
+        }
     }
 
     fn shootdown(&self, pin: &Pinned, targets: &CoreSet, pages: PageRange) -> Shot {

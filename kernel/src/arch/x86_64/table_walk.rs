@@ -6,21 +6,23 @@ use percore::Pinned;
 use vm::PageRange;
 
 use super::above::KernelFrames;
+use super::entry_count;
 use super::page_table::{ENTRIES, TOP, Table, bits, is_any_present, is_huge};
 use super::tlb::Flusher;
 use crate::above::Above;
 
 /// Removes every present entry of the pages of `runs`, and flushes what it removes if this core runs on the
 /// table. A linked leaf keeps its entries: its pages are flushed, or, if all are in one run, it is unlinked.
+/// Entries of tables that `COUNTS` may have counts of reads, which move to their frames.
 ///
 /// # Safety
 /// `top` is a top table, and none of its tables is freed meanwhile.
 #[inline(always)]
-pub unsafe fn clear(top: &Table, runs: &[PageRange], in_use: bool) {
+pub unsafe fn clear<const COUNTS: bool>(top: &Table, runs: &[PageRange], in_use: bool) {
     let mut flusher = Flusher::new(in_use);
     for run in runs {
         // SAFETY: the caller's promise.
-        unsafe { clear_run(top, *run, &mut flusher) };
+        unsafe { clear_run::<COUNTS>(top, *run, &mut flusher) };
     }
     flusher.finish();
 }
@@ -30,13 +32,13 @@ pub unsafe fn clear(top: &Table, runs: &[PageRange], in_use: bool) {
 /// # Safety
 /// As for [`clear`].
 #[inline(always)]
-unsafe fn clear_run(top: &Table, pages: PageRange, flusher: &mut Flusher) {
+unsafe fn clear_run<const COUNTS: bool>(top: &Table, pages: PageRange, flusher: &mut Flusher) {
     let (mut at, end) = (pages.start().get(), pages.end().get());
     while at < end {
         // SAFETY: the caller's table.
         let (lowest, next) = unsafe { descend(top, at) };
         match lowest {
-            Lowest::Leaves(leaves) => clear_leaves(leaves, at, next.min(end), flusher),
+            Lowest::Leaves(leaves) => clear_leaves::<COUNTS>(leaves, at, next.min(end), flusher),
             Lowest::Link(entry) => clear_link(entry, at, next.min(end), flusher),
             Lowest::Other(entry) => clear_huge(entry, at, flusher),
         }
@@ -115,30 +117,35 @@ fn beyond(page: u64, level: u32) -> u64 {
 }
 
 #[inline(always)]
-fn clear_leaves(table: &Table, start: u64, end: u64, flusher: &mut Flusher) {
+fn clear_leaves<const COUNTS: bool>(table: &Table, start: u64, end: u64, flusher: &mut Flusher) {
     match end - start {
-        1 => clear_leaf(table, start, flusher),
-        _ => clear_many(table, start, end, flusher),
+        1 => clear_leaf::<COUNTS>(table, start, flusher),
+        _ => clear_many::<COUNTS>(table, start, end, flusher),
     }
 }
 
 #[inline(never)]
-fn clear_many(table: &Table, start: u64, end: u64, flusher: &mut Flusher) {
+fn clear_many<const COUNTS: bool>(table: &Table, start: u64, end: u64, flusher: &mut Flusher) {
     let first = start & !(ENTRIES as u64 - 1);
     let next = |page: u64| first + table.next_present((page - first) as usize) as u64;
     let mut page = next(start);
     while page < end {
-        clear_leaf(table, page, flusher);
+        clear_leaf::<COUNTS>(table, page, flusher);
         page = next(page + 1);
     }
 }
 
 #[inline(always)]
-fn clear_leaf(table: &Table, page: u64, flusher: &mut Flusher) {
+fn clear_leaf<const COUNTS: bool>(table: &Table, page: u64, flusher: &mut Flusher) {
     let entry = table.toward(page, 0);
     // Relaxed: as in `descend`.
     if entry.load(Ordering::Relaxed) & bits::PRESENT != 0 {
-        entry.store(0, Ordering::Relaxed);
+        if COUNTS {
+            // Acquire: partner of the Release of a read that is not counted here any more.
+            entry_count::carry(entry.swap(0, Ordering::Acquire));
+        } else {
+            entry.store(0, Ordering::Relaxed);
+        }
         flusher.cleared(page);
     }
 }

@@ -1,0 +1,108 @@
+//! Regions of files whose reads a process counts in its own page table (`read_refs=lodic`): how a read finds
+//! the place where a page of its file is mapped in its own process.
+//!
+//! LODIC calls this the reverse mapping in process space, and walks the mappings from the top of the address
+//! space down, where the regions of files usually are. Here a process names the regions itself
+//! ([`MADV_COUNT_READS`](abi::memory::MADV_COUNT_READS)), so only those are looked through, the newest first.
+//!
+//! A region is only a hint. It may be unmapped, moved, or replaced while it is read, half of it old and half
+//! of it new: the entry of the page that it leads to shows the frame that is read, or the read is counted in
+//! the frame's descriptor. So reads and changes need no lock between them, and a change writes no line that
+//! must be right.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use abi::Errno;
+use sync::SpinLock;
+use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use vm::{PageNum, PageRange};
+
+use crate::fs::page_cache::PageCache;
+use crate::mm::fallible;
+use crate::mm::space::user_pages;
+
+/// The most regions of one process. A new one takes the place of the oldest.
+const MOST: usize = 8;
+
+/// The regions of one process.
+pub struct LocalCounts {
+    regions: [Region; MOST],
+    /// Regions that were ever added. Relaxed: see the module.
+    added: AtomicUsize,
+    /// The files that count this process among those that share them, once each. They are told when it ends.
+    files: SpinLock<Vec<Arc<PageCache>>>,
+}
+
+/// Pages of a file, and the place of its page 0. Relaxed: see the module.
+struct Region {
+    /// The file's name, or 0.
+    file: AtomicU64,
+    first: AtomicU64,
+    end: AtomicU64,
+    base: AtomicU64,
+}
+
+impl LocalCounts {
+    /// Creates a list without regions.
+    pub const fn new() -> Self {
+        Self {
+            regions: [const { Region::new() }; MOST],
+            added: AtomicUsize::new(0),
+            files: SpinLock::new(Vec::new()),
+        }
+    }
+
+    /// Adds a region: `pages` show the file from page `first` on.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn add(&self, file: &Arc<PageCache>, first: u64, pages: PageRange) -> Result<(), Errno> {
+        let mut files = self.files.lock();
+        if !files.iter().any(|other| Arc::ptr_eq(other, file)) {
+            fallible::push(&mut files, file.clone())?;
+            file.add_sharer(1);
+        }
+        let added = self.added.load(Ordering::Relaxed);
+        if let Some(region) = self.regions.get(added % MOST) {
+            region.set(file.name(), first, pages);
+        }
+        self.added.store(added + 1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns the page of the process that may show `page` of `file`.
+    #[inline]
+    pub fn find(&self, file: u64, page: u64) -> Option<PageNum> {
+        let added = self.added.load(Ordering::Relaxed);
+        let newest_first = (0..added.min(MOST)).filter_map(|age| self.regions.get((added - 1 - age) % MOST));
+        newest_first.filter_map(|region| region.find(file, page)).next()
+    }
+}
+
+impl Drop for LocalCounts {
+    fn drop(&mut self) {
+        self.files.lock().iter().for_each(|file| file.add_sharer(-1));
+    }
+}
+
+impl Region {
+    const fn new() -> Self {
+        let [file, first, end, base] = [const { AtomicU64::new(0) }; 4];
+        Self { file, first, end, base }
+    }
+
+    fn set(&self, file: u64, first: u64, pages: PageRange) {
+        self.first.store(first, Ordering::Relaxed);
+        self.end.store(first + pages.pages(), Ordering::Relaxed);
+        self.base.store(pages.start().get().wrapping_sub(first), Ordering::Relaxed);
+        self.file.store(file, Ordering::Relaxed);
+    }
+
+    fn find(&self, file: u64, page: u64) -> Option<PageNum> {
+        let [name, first, end, base] =
+            [&self.file, &self.first, &self.end, &self.base].map(|word| word.load(Ordering::Relaxed));
+        let at = PageNum::new(base.wrapping_add(page));
+        (name == file && (first..end).contains(&page) && user_pages().contains(at)).then_some(at)
+    }
+}
