@@ -164,6 +164,27 @@ fn a_fault_without_memory_changes_nothing_and_can_be_retried() {
     }
 }
 
+/// A huge page leaves memory page by page, for which it is split first.
+#[test]
+fn a_huge_page_that_cannot_be_split_stays() {
+    for tables in ALL_TABLES {
+        let world = World::radix(Setup::new(), tables);
+        let step = |pin: &Pinned| world.space.page_out(pin, page(HUGE)).map(|(gone, _)| gone);
+        world.frames().offer_huge(true);
+        world.machine.on(0, |pin| {
+            let mapping = Mapping::anonymous(RW);
+            world.space.map(pin, Placement::Fixed(page(HUGE)), HUGE_PAGES, mapping).unwrap();
+            world.store(pin, page(HUGE + 300), 1, 4).unwrap();
+            assert_eq!(step(pin), Some(0), "it is idle now");
+            assert_eq!(with_blocks(0, || step(pin)), Some(0));
+            assert_eq!(world.frames().compressed(), 0);
+            assert_eq!(step(pin), Some(HUGE_PAGES));
+            assert_eq!(world.load(pin, page(HUGE + 300), 1), Ok(4));
+        });
+        world.finish();
+    }
+}
+
 /// Where a huge page is.
 const HUGE: u64 = 12 * HUGE_PAGES;
 

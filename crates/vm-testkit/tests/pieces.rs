@@ -365,6 +365,26 @@ fn a_sharer_of_a_page_in_a_held_leaf_is_not_forgotten() {
     }
 }
 
+/// Held pages are of no mapping that could move or become huge.
+#[test]
+fn held_pages_do_not_become_a_huge_page() {
+    for tables in ALL_TABLES {
+        let world = World::radix(Setup::new(), tables);
+        world.frames().offer_huge(true);
+        world.machine.on(0, |pin| {
+            let parts = world.space.moves_in_pieces().unwrap();
+            for piece in [range(BLOCK, 1), range(BLOCK + 1, HUGE_PAGES - 1)] {
+                parts.claim(pin, Placement::Fixed(piece.start()), piece.pages()).unwrap();
+            }
+            assert_eq!(world.space.collapse(pin, page(BLOCK)), Err(VmError::Mixed));
+            assert_eq!(parts.mapping_of(pin, range(BLOCK, HUGE_PAGES)), Err(VmError::Mixed));
+            parts.settle(pin, range(BLOCK, HUGE_PAGES), None).unwrap();
+            assert_unmapped(&world, pin, range(BLOCK, HUGE_PAGES));
+        });
+        world.finish();
+    }
+}
+
 /// `core` has no translation of the page, which is not mapped.
 fn assert_gone(world: &World, core: usize, at: PageNum) {
     let found = world.machine.on(core, |pin| world.mmu.translate(pin, &*world.space, at, Access::Read));
