@@ -9,7 +9,10 @@ use percore::Pinned;
 use proptest::prelude::*;
 use proptest::sample::select;
 use test_memory::{FailingNodes, with_blocks};
-use vm::{FaultError, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot, Remap, Tables, VmError};
+use vm::{
+    FaultError, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Progress, Prot, Relocation, Remap,
+    Tables, VmError,
+};
 use vm_testkit::{ALL_TABLES, Design, Setup, Shows, Step, Trial, World};
 use vm_trees::Locking;
 
@@ -159,6 +162,41 @@ fn a_fault_without_memory_changes_nothing_and_can_be_retried() {
             world.mmu.set_exhausted(false);
             assert_eq!(store(), Ok(()));
             assert_eq!(world.load(pin, page(600), 0), Ok(5));
+        });
+        world.finish();
+    }
+}
+
+/// The old place of a move is held, and another thread discards it: its leaf stays, so the pages come back
+/// without memory.
+#[test]
+fn a_discard_of_held_pages_leaves_room_for_the_way_back() {
+    const LEAF: u64 = 8 * HUGE_PAGES;
+    for tables in ALL_TABLES {
+        let world = World::radix(Setup::new(), tables);
+        world.machine.on(0, |pin| {
+            let old = PageRange::new(page(LEAF), HUGE_PAGES).unwrap();
+            world.space.map(pin, Placement::Fixed(old.start()), HUGE_PAGES, Mapping::anonymous(RW)).unwrap();
+            old.iter().for_each(|at| world.store(pin, at, 0, at.get()).unwrap());
+            let to = Placement::Fixed(page(2 * LEAF));
+            let what = Remap { from: old, pages: HUGE_PAGES, to, keep: false };
+            let mut relocation = Relocation::begin(&*world.space, what, HUGE_PAGES).unwrap();
+            let mut step = || relocation.step(pin, &mut |_, _, _| None).unwrap();
+            while world.load(pin, old.start(), 0).is_ok() {
+                assert_eq!(step(), Progress::More);
+            }
+            world.space.discard(pin, old).unwrap();
+            relocation.abort(pin);
+            let answer = with_blocks(0, || {
+                loop {
+                    match relocation.step(pin, &mut |_, _, _| None).unwrap() {
+                        Progress::More => {}
+                        Progress::Over(answer) => break answer,
+                    }
+                }
+            });
+            assert_eq!(answer, Err(VmError::OutOfMemory));
+            old.iter().for_each(|at| assert_eq!(world.load(pin, at, 0), Ok(at.get())));
         });
         world.finish();
     }
