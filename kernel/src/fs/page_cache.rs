@@ -227,7 +227,8 @@ impl PageCache {
             }
             rest = later;
         }
-        len
+        // A truncation lowers the end before it removes pages, whose bytes are zeroes then.
+        len.min(self.len().saturating_sub(at) as usize)
     }
 
     /// Writes as many bytes as there is room for, and returns their number.

@@ -10,16 +10,14 @@
 //! the frame's descriptor. So reads and changes need no lock between them, and a change writes no line that
 //! must be right.
 
-use alloc::sync::Arc;
-use alloc::vec::Vec;
+use alloc::sync::{Arc, Weak};
+use core::{mem, ptr};
 
-use abi::Errno;
 use sync::SpinLock;
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use vm::{PageNum, PageRange};
 
 use crate::fs::page_cache::PageCache;
-use crate::mm::fallible;
 use crate::mm::space::user_pages;
 
 /// The most regions of one process. A new one takes the place of the oldest.
@@ -30,8 +28,8 @@ pub struct LocalCounts {
     regions: [Region; MOST],
     /// Regions that were ever added. Relaxed: see the module.
     added: AtomicUsize,
-    /// The files that count this process among those that share them, once each. They are told when it ends.
-    files: SpinLock<Vec<Arc<PageCache>>>,
+    /// The files of the regions. They count this process among those that share them, each once.
+    files: SpinLock<[Weak<PageCache>; MOST]>,
 }
 
 /// Pages of a file, and the place of its page 0. Relaxed: see the module.
@@ -49,26 +47,30 @@ impl LocalCounts {
         Self {
             regions: [const { Region::new() }; MOST],
             added: AtomicUsize::new(0),
-            files: SpinLock::new(Vec::new()),
+            files: SpinLock::new([const { Weak::new() }; MOST]),
         }
     }
 
     /// Adds a region: `pages` show the file from page `first` on.
-    ///
-    /// # Errors
-    /// ENOMEM.
-    pub fn add(&self, file: &Arc<PageCache>, first: u64, pages: PageRange) -> Result<(), Errno> {
+    pub fn add(&self, file: &Arc<PageCache>, first: u64, pages: PageRange) {
         let mut files = self.files.lock();
-        if !files.iter().any(|other| Arc::ptr_eq(other, file)) {
-            fallible::push(&mut files, file.clone())?;
+        let added = self.added.load(Ordering::Relaxed);
+        let (Some(region), Some(place)) = (self.regions.get(added % MOST), files.get_mut(added % MOST))
+        else {
+            return;
+        };
+        region.set(file.name(), first, pages);
+        self.added.store(added + 1, Ordering::Relaxed);
+        let replaced = mem::replace(place, Arc::downgrade(file));
+        if files.iter().filter(|other| is(other, file)).count() == 1 && !is(&replaced, file) {
             file.add_sharer(1);
         }
-        let added = self.added.load(Ordering::Relaxed);
-        if let Some(region) = self.regions.get(added % MOST) {
-            region.set(file.name(), first, pages);
+        let replaced = replaced.upgrade().filter(|old| !files.iter().any(|other| is(other, old)));
+        // The file may go with this reference.
+        drop(files);
+        if let Some(old) = replaced {
+            old.add_sharer(-1);
         }
-        self.added.store(added + 1, Ordering::Relaxed);
-        Ok(())
     }
 
     /// Returns the page of the process that may show `page` of `file`.
@@ -82,8 +84,18 @@ impl LocalCounts {
 
 impl Drop for LocalCounts {
     fn drop(&mut self) {
-        self.files.lock().iter().for_each(|file| file.add_sharer(-1));
+        let files = self.files.lock();
+        for (at, file) in files.iter().enumerate() {
+            let is_first = !files.iter().take(at).any(|before| before.ptr_eq(file));
+            if let Some(file) = file.upgrade().filter(|_| is_first) {
+                file.add_sharer(-1);
+            }
+        }
     }
+}
+
+fn is(weak: &Weak<PageCache>, file: &Arc<PageCache>) -> bool {
+    ptr::eq(weak.as_ptr(), Arc::as_ptr(file))
 }
 
 impl Region {

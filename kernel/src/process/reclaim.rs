@@ -62,8 +62,9 @@ impl Reclaim {
         Self { may_fail: true, ..Self::new() }
     }
 
-    /// Reclaims memory and returns whether to try again. A process that ends does not reclaim. The caller
-    /// holds no lock, or has said so (`epoch::without_reclaim`): if not, other tasks may run meanwhile.
+    /// Reclaims memory and returns whether to try again. A process that ends does not reclaim. Returns false
+    /// if the caller holds a lock and has said so (`epoch::without_reclaim`): it tries again without the lock.
+    /// If it holds none, other tasks may run meanwhile.
     ///
     /// Where many tasks are short of memory, reclaim must not be all that the machine does. One task reclaims
     /// at a time, since the epochs of two would wait for one another. While a killed program still has
@@ -71,10 +72,13 @@ impl Reclaim {
     /// long as that took.
     #[cold]
     pub fn try_reclaim(&mut self) -> bool {
+        if !epoch::may_reclaim() {
+            return false;
+        }
         if self.left == 0 {
             self.back_off();
         }
-        let turn = if self.left > 0 && epoch::may_reclaim() { wait_for_turn() } else { None };
+        let turn = if self.left > 0 { wait_for_turn() } else { None };
         if turn.is_none() || self.may_fail && is_backing_off() {
             // The reserve that pages left to the kernel is better than nothing.
             return frames::reserve(false);

@@ -215,8 +215,17 @@ fn fill(content: &dyn Content, at: u64, buffers: &mut Buffers, wait: bool) -> Re
 
 /// Copies a piece of a file's pages from `at` on, up to the end of the file.
 fn copy_pages(pages: &PageCache, at: u64, buffers: &mut Buffers) -> Result<usize, Errno> {
-    let len = pages.len().saturating_sub(at).min(PIECE as u64) as usize;
-    let done = buffers.copy(len, |to, done| copy_piece(pages, at + done as u64, to))?;
+    let len = || pages.len().saturating_sub(at).min(PIECE as u64) as usize;
+    let before = buffers.position();
+    let done = buffers.copy(len(), |to, done| copy_piece(pages, at + done as u64, to))?;
+    // A truncation lowers the end before it removes pages. So if a page was missing for that reason, the end
+    // that is read now is lower, and the zeroes are no part of the file.
+    let valid = len();
+    if valid < done {
+        buffers.go_on_from(before, valid);
+        buffers.take_stopped();
+        return Ok(valid);
+    }
     if done == PIECE && buffers.left() > 0 {
         buffers.stop();
     }
@@ -224,14 +233,15 @@ fn copy_pages(pages: &PageCache, at: u64, buffers: &mut Buffers) -> Result<usize
 }
 
 /// Copies from `at` on to one page of the program. A read that stays pinned cannot reclaim meanwhile. So if
-/// the page is missing and there is no frame for it, the bytes go through a buffer of the kernel.
+/// the page is missing and there is no frame for it, the bytes go through a buffer of the kernel. A caller
+/// that holds a lock gets the error, and faults the page in without the lock.
 fn copy_piece(pages: &PageCache, at: u64, to: IoVec) -> Result<(), Errno> {
     let len = to.len as usize;
     if read_refs::may_sleep() {
         return pages.copy_out(at, to.base, len, |page| shown_at(pages, page));
     }
     match epoch::without_reclaim(|| pages.copy_out(at, to.base, len, |_| None)) {
-        Err(Errno::EFAULT) => copy_by_buffer(pages, at, to),
+        Err(Errno::EFAULT) if epoch::may_reclaim() => copy_by_buffer(pages, at, to),
         done => done,
     }
 }
