@@ -83,6 +83,16 @@ fn no_read_sees_a_page_that_its_file_has_dropped() {
     }
 }
 
+/// The end is read again after the copy. The two threads meet in few of the rounds.
+#[test]
+fn a_read_that_meets_a_truncation_is_short() {
+    for read_refs in SAFE {
+        let options = ["-m", "64M", "-c", "2", "--read-refs", read_refs];
+        let run = run(&options, &[compiled("shortread", Compiler::Musl).as_str(), "600"]);
+        assert!(run.status == 0 && run.text().starts_with("shortread: done"), "{read_refs}: {run:?}");
+    }
+}
+
 /// A process keeps memory full of a file's pages that can be dropped. So the faults in the middle of a copy
 /// have to reclaim, while others drop the page that is being copied.
 #[test]

@@ -63,8 +63,8 @@ impl Reclaim {
     }
 
     /// Reclaims memory and returns whether to try again. A process that ends does not reclaim. Returns false
-    /// if the caller holds a lock and has said so (`epoch::without_reclaim`): it tries again without the lock.
-    /// If it holds none, other tasks may run meanwhile.
+    /// if the caller holds a lock and has said so (`epoch::without_reclaim`). It tries again without the lock
+    /// then. If it holds none, other tasks may run meanwhile.
     ///
     /// Where many tasks are short of memory, reclaim must not be all that the machine does. One task reclaims
     /// at a time, since the epochs of two would wait for one another. While a killed program still has
