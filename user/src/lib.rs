@@ -14,6 +14,7 @@ pub mod marker;
 pub mod memory;
 pub mod processes;
 pub mod random;
+pub mod shared_file;
 pub mod spin;
 pub mod table;
 pub mod window;

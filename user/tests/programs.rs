@@ -141,6 +141,17 @@ fn drbh_reads_by_processes_and_by_threads() {
 }
 
 #[test]
+fn kvread_reads_points_and_scans() {
+    for what in ["", "--scan", "--by-threads", "--scan --by-threads --records 1", "--mapped --records 17000"]
+    {
+        let report =
+            json(env!("CARGO_BIN_EXE_kvread"), &format!("--threads 3 --iterations 50 --json {what}"));
+        assert_eq!((&report["rounds"], &report["iterations"]), (&150.into(), &50.into()), "{report}");
+    }
+    assert_eq!(run(env!("CARGO_BIN_EXE_kvread"), "--records 0").status.code(), Some(2));
+}
+
+#[test]
 fn neighbours_map_and_touch_every_round() {
     for (threads, pages) in [(1, 1), (2, 7), (65, 2)] {
         let line = format!("--threads {threads} --pages {pages} --iterations 10 --json");

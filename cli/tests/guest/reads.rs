@@ -61,6 +61,16 @@ fn reads_that_are_counted_in_page_tables_share_nothing() {
     assert!(number(&two, "transfers", "median") >= 1.0, "{two}");
 }
 
+/// Processes that read a key-value file: random keys, or one block after the other.
+#[test]
+fn processes_that_read_records_share_nothing() {
+    for more in [[].as_slice(), &["--scan"]] {
+        let name = format!("kvread{}", more.concat());
+        let words = [&["kvread", "--iterations", "1000"], more].concat();
+        contend(&name, &["--systems", "adaptive", "--cpus", "4"], &words).iter().for_each(is_private);
+    }
+}
+
 /// Runs a storm of reads, into memory that is not there yet, of a file that others change.
 fn storm(options: &[&str], words: &[&str]) -> Run {
     let run = run(options, &[&[compiled("readstorm", Compiler::Musl).as_str()], words].concat());

@@ -7,16 +7,13 @@
 //! its reads there, as LODIC does (`read_refs=lodic`).
 
 use std::cell::{Cell, RefCell};
-use std::env;
-use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
-use abi::memory::MADV_COUNT_READS;
 use programs::args::{Args, Parsed};
 use programs::benchmark::{Options, Program};
-use programs::memory::{PAGE, map_file_at};
+use programs::memory::PAGE;
 use programs::require;
+use programs::shared_file::{Buffer, map_counted, unnamed};
 use serde_json::{Map, json};
 
 const PROGRAM: Program = Program {
@@ -40,42 +37,10 @@ fn reading(args: &mut Args) -> Parsed<Reading> {
     Ok(Reading { bytes, by_threads: args.flag("--by-threads"), mapped: args.flag("--mapped") })
 }
 
-/// Memory to read into, in a page of its own: no two readers write to one line.
-#[repr(align(4096))]
-struct Buffer([u8; PAGE]);
-
-impl Buffer {
-    fn new() -> Box<Self> {
-        Box::new(Self([0; PAGE]))
-    }
-}
-
-/// Makes a file of one page that has no name any more.
-fn block() -> File {
-    let path = env::temp_dir().join(format!("drbh-{}", std::process::id()));
-    require(std::fs::write(&path, [7; PAGE]), "writing the file");
-    let file = require(File::open(&path), "opening the file");
-    require(std::fs::remove_file(&path), "removing the file's name");
-    file
-}
-
-/// Maps the block, for as long as the process lives, and asks the kernel to count reads there. Other kernels
-/// do not know this advice.
-fn map(file: &File) {
-    let file = OwnedFd::from(require(file.try_clone(), "dup"));
-    // SAFETY: without MAP_FIXED no mapping is replaced, and the file is not written. The page is mapped for
-    // reading, and the advice changes no contents.
-    unsafe {
-        let at = require(map_file_at((0, PAGE), libc::PROT_READ, libc::MAP_SHARED, &file, 0), "mmap");
-        (at as *const u64).read_volatile();
-        libc::madvise(at as *mut _, PAGE, MADV_COUNT_READS as i32);
-    }
-}
-
 fn main() {
     let (options, Reading { bytes, by_threads, mapped }) =
         Options::parse_with(&PROGRAM, |args, _| reading(args));
-    let file = block();
+    let file = unnamed("drbh", &[7; PAGE]);
     let read = |buffer: &mut Buffer| require(file.read_exact_at(&mut buffer.0[..bytes], 0), "pread");
     if by_threads {
         let more = Map::from_iter([("bytes".to_string(), json!(bytes))]);
@@ -85,21 +50,9 @@ fn main() {
         let (own, to_map) = (RefCell::new(Buffer::new()), Cell::new(mapped));
         options.run_processes("drbh", |_| {
             if to_map.take() {
-                map(&file);
+                map_counted(&file, 1);
             }
             read(&mut own.borrow_mut());
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_block_is_a_page_of_a_file_without_a_name() {
-        let (file, mut page) = (block(), [0; PAGE]);
-        file.read_exact_at(&mut page, 0).unwrap();
-        assert_eq!((page, file.metadata().unwrap().len()), ([7; PAGE], PAGE as u64));
     }
 }

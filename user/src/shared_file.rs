@@ -1,0 +1,62 @@
+//! A file that many processes or threads read, for the benchmarks of how its pages are counted.
+
+use std::env;
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::process;
+
+use abi::memory::MADV_COUNT_READS;
+
+use crate::memory::{PAGE, map_file_at};
+use crate::require;
+
+/// Memory to read into, in a page of its own: no two readers write to one line.
+#[repr(align(4096))]
+pub struct Buffer(pub [u8; PAGE]);
+
+impl Buffer {
+    /// Makes a buffer of zeroes.
+    pub fn new() -> Box<Self> {
+        Box::new(Self([0; PAGE]))
+    }
+}
+
+/// Makes a file with these contents that has no name any more, and opens it for reading.
+pub fn unnamed(program: &str, contents: &[u8]) -> File {
+    let path = env::temp_dir().join(format!("{program}-{}", process::id()));
+    require(fs::write(&path, contents), "writing the file");
+    let file = require(File::open(&path), "opening the file");
+    require(fs::remove_file(&path), "removing the file's name");
+    file
+}
+
+/// Maps the first `pages` pages of the file, for as long as the process lives, touches them, and asks the
+/// kernel to count reads there, as LODIC does (`read_refs=lodic`). Other kernels do not know this advice.
+pub fn map_counted(file: &File, pages: usize) {
+    let file = OwnedFd::from(require(file.try_clone(), "dup"));
+    let len = pages * PAGE;
+    // SAFETY: without MAP_FIXED no mapping is replaced, and the file is not written. The pages are mapped for
+    // reading, and the advice changes no contents.
+    unsafe {
+        let at = require(map_file_at((0, len), libc::PROT_READ, libc::MAP_SHARED, &file, 0), "mmap");
+        (0..pages).for_each(|page| {
+            ((at + page * PAGE) as *const u64).read_volatile();
+        });
+        libc::madvise(at as *mut _, len, MADV_COUNT_READS as i32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn the_file_has_its_contents_and_no_name() {
+        let (file, mut page) = (unnamed("shared-file", &[7; PAGE]), Buffer::new());
+        map_counted(&file, 1);
+        file.read_exact_at(&mut page.0, 0).unwrap();
+        assert_eq!((page.0, file.metadata().unwrap().len()), ([7; PAGE], PAGE as u64));
+    }
+}
