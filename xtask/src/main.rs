@@ -40,7 +40,7 @@ usage: cargo xtask VERB
   SUITE              one suite
   mutants orderings CRATE [--only FILE:LINE] [--survivors] [--list]
                      weaken each atomic ordering of the crate and run its loom models; results in target/mutants
-  mutants logic CRATE [--shard K/N] [--only TEXT] [--survivors] [--models]
+  mutants logic CRATE [--shard K/N] [--only TEXT] [--survivors] [--models] [--alone]
                      change the logic of the crate, one place at a time, and run its tests; results in target/mutants
   package            builds each crate from its package and with the oldest Rust that Cargo.toml promises; looks for unused
                      dependencies with cargo-machete. A tool that is missing is named and skipped.

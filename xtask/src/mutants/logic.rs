@@ -75,12 +75,14 @@ struct Request<'a> {
     survivors: bool,
     /// Whether the loom models judge, instead of the other tests. They run on the mutants that survived.
     models: bool,
+    /// Whether only mutants that have builds of their own are run.
+    alone: bool,
 }
 
 impl<'a> Request<'a> {
     /// Requests all mutants that have not been tried.
     fn of(target: &'a Target) -> Self {
-        Request { target, shard: (0, 1), only: None, survivors: false, models: false }
+        Request { target, shard: (0, 1), only: None, survivors: false, models: false, alone: false }
     }
 
     fn parse(words: &[&'a str]) -> Result<Self> {
@@ -98,8 +100,11 @@ impl<'a> Request<'a> {
                 "--only" => request.only = Some(value()?),
                 "--survivors" => request.survivors = true,
                 "--models" => request.models = true,
+                "--alone" => request.alone = true,
                 unknown => {
-                    bail!("there is no option {unknown}: --shard K/N, --only TEXT, --survivors or --models")
+                    bail!(
+                        "there is no option {unknown}: --shard K/N, --only TEXT, --survivors, --models, --alone"
+                    )
                 }
             }
         }
@@ -170,19 +175,27 @@ fn run_request(request: &Request<'_>) -> Result<bool> {
     if request.models {
         judge_by_models(&builder, &mutants, &wanted, &mut results)?;
     } else {
-        judge(&builder, &mutants, &wanted, &mut results)?;
+        judge(request, &builder, &mutants, &wanted, &mut results)?;
     }
     println!("{name}: {}", results.summary(mutants.iter().map(|mutant| &mutant.name)));
     Ok(true)
 }
 
 /// Runs the tests on the mutants `wanted`.
-fn judge(builder: &Builder<'_>, all: &[Mutant], wanted: &[&Mutant], results: &mut Results) -> Result<()> {
+fn judge(
+    request: &Request<'_>,
+    builder: &Builder<'_>,
+    all: &[Mutant],
+    wanted: &[&Mutant],
+    results: &mut Results,
+) -> Result<()> {
     let (switched, binaries) = builder.build_all(Kind::Tests, all)?;
     let judges = Judges::measure(binaries)?;
     println!("the tests take {} s", judges.time().as_secs());
     let (together, alone) = divide(wanted, &switched);
-    judge_together(&together, results, |mutant| judges.judge(mutant))?;
+    if !request.alone {
+        judge_together(&together, results, |mutant| judges.judge(mutant))?;
+    }
     judge_alone(builder, Kind::Tests, &alone, results, |binaries| judges.with(&binaries).judge(0))
 }
 

@@ -160,6 +160,9 @@ mod tests {
         assert_eq!(core.enter(), Some(pages(0, 1024)));
         core.leave();
         assert_eq!(core.enter(), None);
+        core.leave();
+        assert!(!core.must_interrupt(pages(5000, 5001)) && !core.must_interrupt(pages(1000, 1001)));
+        assert_eq!(core.enter(), Some(pages(512, 5120)));
     }
 
     #[test]
