@@ -152,6 +152,16 @@ fn kvread_reads_points_and_scans() {
 }
 
 #[test]
+fn webserve_answers_every_request() {
+    for what in ["", "--mapped", "--bytes 4096"] {
+        let line = format!("--threads 3 --iterations 50 --json {what}");
+        let report = json(env!("CARGO_BIN_EXE_webserve"), &line);
+        assert_eq!((&report["rounds"], &report["iterations"]), (&150.into(), &50.into()), "{report}");
+    }
+    assert_eq!(run(env!("CARGO_BIN_EXE_webserve"), "--bytes 0").status.code(), Some(2));
+}
+
+#[test]
 fn neighbours_map_and_touch_every_round() {
     for (threads, pages) in [(1, 1), (2, 7), (65, 2)] {
         let line = format!("--threads {threads} --pages {pages} --iterations 10 --json");

@@ -71,6 +71,13 @@ fn processes_that_read_records_share_nothing() {
     }
 }
 
+/// Pairs of a client and a server, each on one CPU, share the page only.
+#[test]
+fn servers_of_one_page_share_nothing() {
+    let words = ["webserve", "--iterations", "500"];
+    contend("webserve", &["--systems", "adaptive", "--cpus", "4"], &words).iter().for_each(is_private);
+}
+
 /// Runs a storm of reads, into memory that is not there yet, of a file that others change.
 fn storm(options: &[&str], words: &[&str]) -> Run {
     let run = run(options, &[&[compiled("readstorm", Compiler::Musl).as_str()], words].concat());
@@ -83,13 +90,13 @@ fn no_read_sees_a_page_that_its_file_has_dropped() {
     for read_refs in SAFE {
         for tables in ["adaptive", "shared"] {
             let options = ["-m", "256M", "-c", "3", "--tables", tables, "--read-refs", read_refs];
-            storm(&options, &["4", "1500", "7"]);
+            storm(&options, &["4", "500", "7"]);
         }
     }
-    storm(&["-m", "256M", "-c", "3", "--tables", "shared", "--read-refs", "lodic"], &["6", "1500", "7"]);
+    storm(&["-m", "256M", "-c", "3", "--tables", "shared", "--read-refs", "lodic"], &["6", "500", "7"]);
     // With baselines, the file's reference waits for the reads.
     for (refs, read_refs) in [("atomic", "shared"), ("sloppy", "paygo"), ("snzi", "refcache")] {
-        storm(&["-m", "256M", "-c", "3", "--refs", refs, "--read-refs", read_refs], &["4", "800", "8"]);
+        storm(&["-m", "256M", "-c", "3", "--refs", refs, "--read-refs", read_refs], &["4", "300", "8"]);
     }
 }
 
@@ -98,7 +105,7 @@ fn no_read_sees_a_page_that_its_file_has_dropped() {
 fn a_read_that_meets_a_truncation_is_short() {
     for read_refs in SAFE {
         let options = ["-m", "64M", "-c", "2", "--read-refs", read_refs];
-        let run = run(&options, &[compiled("shortread", Compiler::Musl).as_str(), "600"]);
+        let run = run(&options, &[compiled("shortread", Compiler::Musl).as_str(), "300"]);
         assert!(run.status == 0 && run.text().starts_with("shortread: done"), "{read_refs}: {run:?}");
     }
 }
@@ -114,7 +121,7 @@ fn a_copy_that_faults_when_memory_is_short_shows_the_page() {
         SAFE.map(|read_refs| ("adaptive", read_refs, "3")).into_iter().chain([("shared", "lodic", "6")]);
     for (tables, read_refs, processes) in kinds {
         let options = ["-m", "36M", "-c", "2", "--tables", tables, "--read-refs", read_refs, "--file", &file];
-        let run = storm(&options, &[processes, "600", "9", "/big"]);
+        let run = storm(&options, &[processes, "200", "9", "/big"]);
         let dropped = run.stats["counters"]["pages_reclaimed"].as_array().expect("a counter");
         assert!(dropped.iter().any(|count| count.as_u64() > Some(0)), "{run:?}");
     }

@@ -131,33 +131,41 @@ impl Buffers {
     /// the first).
     pub fn copy_in(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
         self.copy(into.len(), |piece, done| {
-            user::copy_in(prefix_mut(after_mut(into, done), piece.len), piece.base)
+            user::copy_in(prefix_mut(after_mut(into, done), piece.len), piece.base)?;
+            Ok(piece.len as usize)
         })
     }
 
     /// Copies to the program until `from` or the buffers end, or a page is missing (EFAULT if it is the
     /// first).
     pub fn copy_out(&mut self, from: &[u8]) -> Result<usize, Errno> {
-        self.copy(from.len(), |piece, done| user::copy_out(piece.base, prefix(after(from, done), piece.len)))
+        self.copy(from.len(), |piece, done| {
+            user::copy_out(piece.base, prefix(after(from, done), piece.len))?;
+            Ok(piece.len as usize)
+        })
     }
 
     /// Calls `copy` with one piece after the other and the number of bytes before it, until `len` bytes are
-    /// done or the buffers end. A piece lies in one page.
+    /// done, the buffers end, or it has copied less than a piece. A piece lies in one page.
     ///
     /// # Errors
     /// The error of `copy` for the first piece. A later one ends the transfer.
     pub fn copy(
         &mut self,
         len: usize,
-        mut copy: impl FnMut(IoVec, usize) -> Result<(), Errno>,
+        mut copy: impl FnMut(IoVec, usize) -> Result<usize, Errno>,
     ) -> Result<usize, Errno> {
         let mut done = 0;
         while let Some(piece) = self.piece(len - done) {
-            match copy(piece, done) {
-                Ok(()) => self.advance(piece.len),
+            let copied = match copy(piece, done) {
+                Ok(copied) => copied,
                 Err(error) => return self.stopped(done, error),
+            };
+            self.advance(copied as u64);
+            done += copied;
+            if copied < piece.len as usize {
+                break;
             }
-            done += piece.len as usize;
         }
         Ok(done)
     }

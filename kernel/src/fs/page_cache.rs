@@ -182,27 +182,34 @@ impl PageCache {
         self.sharers.load(Ordering::Relaxed) >= MANY
     }
 
-    /// Copies `len` bytes from `at` on to the program at `to`. Where there is no page, also beyond the end,
-    /// they are zeroes. The caller copies as [`read_refs`](crate::mm::read_refs) says, and `mine` returns the
-    /// page at which its process may show a page of the file.
+    /// Copies `len` bytes from `at` on to the program at `to`, up to the end. Returns the number of bytes.
+    /// Where there is no page they are zeroes. The caller copies as [`read_refs`](crate::mm::read_refs) says,
+    /// and `mine` returns the page at which its process may show a page of the file.
     ///
     /// # Errors
     /// EFAULT if a page of the program's is missing.
     pub fn copy_out(
         &self,
         at: u64,
-        mut to: u64,
+        to: u64,
         len: usize,
         mine: impl Fn(u64) -> Option<PageNum>,
-    ) -> Result<(), Errno> {
+    ) -> Result<usize, Errno> {
+        let mut done = 0;
         for (page, offset, bytes) in pieces(at, len) {
-            match self.hold(page, &mine) {
-                Some((frame, _hold)) => frame_io::copy_out(frame, offset, to, bytes)?,
-                None => user::clear(to, bytes)?,
+            let (held, to) = (self.hold(page, &mine), to + done as u64);
+            // The end is read after the page is looked for: a truncation lowers it before it removes pages.
+            let valid = self.len().saturating_sub(at + done as u64).min(bytes as u64) as usize;
+            match held {
+                Some((frame, _hold)) => frame_io::copy_out(frame, offset, to, valid)?,
+                None => user::clear(to, valid)?,
             }
-            to += bytes as u64;
+            done += valid;
+            if valid < bytes {
+                break;
+            }
         }
-        Ok(())
+        Ok(done)
     }
 
     /// Returns the frame of `page`, if it has one, and what keeps it.

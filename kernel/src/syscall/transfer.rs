@@ -215,27 +215,18 @@ fn fill(content: &dyn Content, at: u64, buffers: &mut Buffers, wait: bool) -> Re
 
 /// Copies a piece of a file's pages from `at` on, up to the end of the file.
 fn copy_pages(pages: &PageCache, at: u64, buffers: &mut Buffers) -> Result<usize, Errno> {
-    let len = || pages.len().saturating_sub(at).min(PIECE as u64) as usize;
-    let before = buffers.position();
-    let done = buffers.copy(len(), |to, done| copy_piece(pages, at + done as u64, to))?;
-    // A truncation lowers the end before it removes pages. So if a page was missing for that reason, the end
-    // that is read now is lower, and the zeroes are no part of the file.
-    let valid = len();
-    if valid < done {
-        buffers.go_on_from(before, valid);
-        buffers.take_stopped();
-        return Ok(valid);
-    }
+    let len = pages.len().saturating_sub(at).min(PIECE as u64) as usize;
+    let done = buffers.copy(len, |to, done| copy_piece(pages, at + done as u64, to))?;
     if done == PIECE && buffers.left() > 0 {
         buffers.stop();
     }
     Ok(done)
 }
 
-/// Copies from `at` on to one page of the program. A read that stays pinned cannot reclaim meanwhile. So if
-/// the page is missing and there is no frame for it, the bytes go through a buffer of the kernel. A caller
-/// that holds a lock gets the error, and faults the page in without the lock.
-fn copy_piece(pages: &PageCache, at: u64, to: IoVec) -> Result<(), Errno> {
+/// Copies from `at` on to one page of the program, and returns the number of bytes. A read that stays pinned
+/// cannot reclaim meanwhile. So if the page is missing and there is no frame for it, the bytes go through a
+/// buffer of the kernel. A caller that holds a lock gets the error, and faults the page in without the lock.
+fn copy_piece(pages: &PageCache, at: u64, to: IoVec) -> Result<usize, Errno> {
     let len = to.len as usize;
     if read_refs::may_sleep() {
         return pages.copy_out(at, to.base, len, |page| shown_at(pages, page));
@@ -256,11 +247,11 @@ fn shown_at(pages: &PageCache, page: u64) -> Option<PageNum> {
 }
 
 #[cold]
-fn copy_by_buffer(pages: &PageCache, at: u64, to: IoVec) -> Result<(), Errno> {
+fn copy_by_buffer(pages: &PageCache, at: u64, to: IoVec) -> Result<usize, Errno> {
     let mut buffer = bounce(to.base, to.len as usize)?;
-    // The file may have become shorter. Then zeroes are left at the end.
-    pages.read(at, &mut buffer);
-    user::copy_out(to.base, &buffer)
+    let len = pages.read(at, &mut buffer);
+    user::copy_out(to.base, prefix(&buffer, len as u64))?;
+    Ok(len)
 }
 
 /// Returns the result of [`Content::show`]. If that was a page or more, there may be more, so the piece
