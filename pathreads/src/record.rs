@@ -75,6 +75,8 @@ pub struct Region {
     pub file: u64,
     /// The offset in this file.
     pub offset: u64,
+    /// Whether the memory has a copy of a file, which is not zero again when the program drops it.
+    pub is_copy: bool,
     /// The members that may have it mapped.
     pub holders: Members,
     /// The members that have it mapped with these rights.
@@ -88,6 +90,7 @@ impl Region {
         rights: 0,
         file: NO_FILE,
         offset: 0,
+        is_copy: false,
         holders: Members::NONE,
         current: Members::NONE,
     };
@@ -101,7 +104,7 @@ impl Region {
     fn continues_as(&self, next: &Region) -> bool {
         self.end == next.start
             && (self.rights, self.holders, self.current) == (next.rights, next.holders, next.current)
-            && (self.file, next.file) == (NO_FILE, NO_FILE)
+            && (self.file, next.file, self.is_copy) == (NO_FILE, NO_FILE, next.is_copy)
     }
 }
 
@@ -284,7 +287,9 @@ mod tests {
         record.add(Region { holders: Members::only(1), ..region(20, 30, 3) }).unwrap();
         record.add(Region { file: 7, ..region(30, 40, 3) }).unwrap();
         record.add(Region { file: 7, offset: 10, ..region(40, 50, 3) }).unwrap();
-        assert_eq!(record.all().len(), 4);
+        record.add(region(50, 60, 3)).unwrap();
+        record.add(Region { is_copy: true, ..region(60, 70, 3) }).unwrap();
+        assert_eq!(record.all().len(), 6);
     }
 
     #[test]

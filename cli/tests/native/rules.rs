@@ -83,6 +83,11 @@ fn signals() {
 }
 
 #[test]
+fn sharing() {
+    compare("sharing", &[]);
+}
+
+#[test]
 fn process() {
     compare("process", &[]);
 }

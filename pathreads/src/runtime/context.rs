@@ -11,10 +11,11 @@ use pathreads::slot::{self, RESERVED};
 use pathreads::{RUNTIME_BASE, SLOTS_BASE};
 
 use crate::entry::{
-    Frame, address, last_jump, peek_first, peek_second, peeked, perform_call, performed, trap_call,
-    trap_called, user_copied, user_copying,
+    Frame, address, finish, last_jump, peek_first, peek_second, peeked, perform, perform_call, performed,
+    trap_call, trap_called, user_copied, user_copying,
 };
-use crate::isolate;
+use crate::sys::nr;
+use crate::{isolate, sigaction};
 
 /// The registers in a `ucontext`, in the kernel's order.
 #[repr(C)]
@@ -48,7 +49,7 @@ pub struct Context {
 /// The head of a `siginfo`.
 #[repr(C)]
 pub struct Information {
-    signal: i32,
+    pub signal: i32,
     error: i32,
     /// Above 0 if the kernel sends it on its own account.
     pub code: i32,
@@ -101,7 +102,9 @@ const SI_SIGIO: i32 = -5;
 
 /// Makes a signal's context the program's. Returns whether the signal is for the program.
 pub extern "C" fn show_program(context: &mut Context, information: &mut Information) -> bool {
-    if is_answered(context, information) || isolate::is_leaders(information.signal, information.code) {
+    let Information { signal, code, .. } = *information;
+    let is_held_back = isolate::holds_back(signal, code);
+    if is_held_back || is_answered(context, information) || isolate::is_leaders(signal, code) {
         return false;
     }
     name_sender(information);
@@ -117,12 +120,27 @@ pub extern "C" fn show_program(context: &mut Context, information: &mut Informat
         let is_made = rip == address(&trap_called);
         context.rip = if is_made { back } else { back - CALL };
         context.rsp += RESERVED;
-    } else if rip == address(&perform_call) || rip == address(&performed) {
+    } else if (address(&perform)..address(&finish)).contains(&rip) {
         // SAFETY: here rsp points to the frame, which stays until the call has returned.
         let frame = unsafe { &*(context.rsp as *const Frame) };
-        restore(context, frame, rip == address(&performed));
+        restore(context, frame, result_of(context, frame, signal as u64));
     }
     true
+}
+
+/// Returns the result of a frame's call, which a handler interrupts, or `None` if it is still to be made.
+/// Under `--isolate` a request may have interrupted the call first, so that it was to be made again. Then
+/// the handler's signal interrupts it, as it would without the request.
+fn result_of(context: &Context, frame: &Frame, signal: u64) -> Option<u64> {
+    const EINTR: u64 = -4_i64 as u64;
+    if context.rip >= address(&performed) {
+        return Some(context.rax);
+    }
+    let is_again = frame.rax == EINTR;
+    // The kernel leaves the place after a call in rcx. It makes futex calls of some kinds again in any case.
+    let was_made = context.rip == address(&perform_call) && context.rcx == address(&performed);
+    let is_interrupted = was_made && frame.call[0] != nr::FUTEX && !sigaction::restarts(signal);
+    (isolate::is_on() && (is_again || is_interrupted)).then_some(EINTR)
 }
 
 fn in_slot(context: &mut Context) {
@@ -135,8 +153,8 @@ fn in_slot(context: &mut Context) {
     }
 }
 
-/// Restores the registers from a frame, as they are before the call or after it.
-fn restore(context: &mut Context, frame: &Frame, is_made: bool) {
+/// Restores the registers from a frame, as they are before the call, or after it with its result.
+fn restore(context: &mut Context, frame: &Frame, result: Option<u64>) {
     let Frame { rbx, rbp, r12, r13, r14, r15, rdi, rsi, rdx, r10, r8, r9, rax, rip, rsp, .. } = *frame;
     *context = Context {
         head: context.head,
@@ -147,8 +165,8 @@ fn restore(context: &mut Context, frame: &Frame, is_made: bool) {
         address: context.address,
         r11: context.r11,
         rcx: context.rcx,
-        rax: if is_made { context.rax } else { rax },
-        rip: if is_made { rip } else { rip - CALL },
+        rax: result.unwrap_or(rax),
+        rip: if result.is_some() { rip } else { rip - CALL },
         rbx,
         rbp,
         r12,

@@ -85,8 +85,10 @@ unsafe extern "C" {
     pub safe static slow_entry: [u8; 0];
     pub safe static trap_call: [u8; 0];
     pub safe static trap_called: [u8; 0];
+    pub safe static perform: [u8; 0];
     pub safe static perform_call: [u8; 0];
     pub safe static performed: [u8; 0];
+    pub safe static finish: [u8; 0];
     pub safe static last_jump: [u8; 0];
     pub safe static sigsys_handler: [u8; 0];
     pub safe static restorer: [u8; 0];
@@ -119,7 +121,8 @@ pub fn address(symbol: &[u8; 0]) -> u64 {
 }
 
 global_asm!(
-    ".globl start, slow_entry, trap_entry, trap_call, trap_called, perform_call, performed, last_jump",
+    ".globl start, slow_entry, trap_entry, trap_call, trap_called, perform, perform_call, performed, finish",
+    ".globl last_jump",
     ".globl sigsys_handler, restorer, signal_stubs, launch, spawn_child, spawn_sharing, spawn_watcher, leave_page",
     ".globl user_copy, user_copying, user_copied, call_on, peek_first, peek_second, peeked",
 
@@ -227,10 +230,13 @@ global_asm!(
     "syscall",
     "performed:",
     "mov [rsp + {rax}], rax",
-    // A handler of the program goes on elsewhere. So a request of another member interrupted the call.
+    // A handler of the program goes on elsewhere. So a request of another member interrupted the call. After
+    // `close` the descriptor is closed all the same, and its number may be another file's.
     "cmp rax, -4",
     "jne finish",
     "cmp byte ptr [{isolated}], 0",
+    "je finish",
+    "cmp dword ptr [rsp + {call}], {close}",
     "jne perform",
 
     // Goes on with the program by the frame at rsp.
@@ -292,9 +298,13 @@ global_asm!(
     "2: lea rax, [trap_int80]",
     "jmp 1b",
     // rt_sigreturn restores all registers from the frame at the program's rsp. This handler's own frame
-    // is dropped. The handler may have changed the set of signals in its frame, and must not block SIGSYS.
+    // is dropped. The handler may have changed the set of signals in its frame, and must not block SIGSYS, or
+    // under `--isolate` those that members work by.
     "3: mov rsp, [rdx + 160]",
     "and dword ptr [rsp + 296], {all_but_sigsys}",
+    "cmp byte ptr [{isolated}], 0",
+    "je restorer",
+    "and dword ptr [rsp + 296], {all_but_members}",
     "restorer:",
     "mov eax, 15",
     "syscall",
@@ -413,6 +423,8 @@ global_asm!(
     features = const XSTATE_FEATURES,
     disarms = const SS_AUTODISARM as i32,
     all_but_sigsys = const !(crate::sys::SIGSYS_BIT as u32) as i32,
+    all_but_members = const !(crate::isolate::NEVER_BLOCKED as u32) as i32,
+    close = const crate::sys::nr::CLOSE,
     frame = const FRAME,
     handle = sym crate::dispatch::handle,
     foreign_sigsys = sym crate::sigaction::foreign_sigsys,

@@ -43,11 +43,15 @@ pub extern "C" fn prepare(frame: &mut Frame) -> Then {
         frame.call[first + 1] = boot::exe_path();
     }
     let [path, arguments, environment] = [0, 1, 2].map(|index| frame.call[first + index + 1]);
-    let is_by_path = first == 0 || (frame.call[1] == sys::AT_FDCWD && frame.call[5] == 0);
-    if arguments != 0 && is_by_path && can_be_loaded(path, SCRIPTS) {
+    if arguments != 0 && is_by_path(frame) && can_be_loaded(path, SCRIPTS) {
         under_runtime(path, arguments, environment, frame.mask);
     }
     Then::Perform
+}
+
+/// Returns whether a call names the program by its path alone.
+pub fn is_by_path(frame: &Frame) -> bool {
+    frame.call[0] != nr::EXECVEAT || (frame.call[1] == sys::AT_FDCWD && frame.call[5] == 0)
 }
 
 /// Executes the runtime. Returns if that fails.

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 
 use pathreads::elf::Headers;
 use pathreads::sites::{Code, MAX_COPIED, Site};
-use pathreads::{PAGE, RUNTIME_BASE, SLOTS_BASE, page_end, page_start, slot};
+use pathreads::{PAGE, RUNTIME_BASE, RUNTIME_END, SLOTS_BASE, page_end, page_start, slot};
 
 use crate::dispatch::OF_INTEREST;
 use crate::entry::{address, slow_entry};
@@ -24,7 +24,7 @@ use crate::sys::{
     self, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, NO_FILE, PROT_EXEC, PROT_READ,
     PROT_WRITE, Result, harmless, nr,
 };
-use crate::{boot, spawn, user};
+use crate::{boot, isolate, spawn, user};
 
 /// Executable memory that was mapped from a file.
 #[derive(Clone, Copy)]
@@ -337,7 +337,19 @@ impl Pages {
 
     /// Makes the pages executable.
     fn seal(&self) -> Result {
-        protect(self.at, self.length, PROT_READ | PROT_EXEC)
+        let rights = PROT_READ | PROT_EXEC;
+        if isolate::is_on() && !(SLOTS_BASE..RUNTIME_END).contains(&self.at) {
+            return isolate::memory::protect(self.at, self.length, rights);
+        }
+        protect(self.at, self.length, rights)
+    }
+
+    /// Records the pages under `--isolate`, so that no mapping of the program replaces them. Returns whether
+    /// they may stay.
+    fn record(&self) -> bool {
+        let (rights, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE);
+        let mapping = [self.at, self.length, rights, flags, NO_FILE, 0];
+        !isolate::is_on() || isolate::memory::map(mapping).is_ok()
     }
 }
 
@@ -433,8 +445,9 @@ fn new_near(mapping: Mapping, length: u64) -> Result<Pages> {
         // SAFETY: nothing is replaced.
         last = unsafe { sys::mmap(at, length, PROT_READ | PROT_WRITE, flags, NO_FILE, 0) };
         match last {
-            Ok(found) if found == at => return Ok(Pages { at, length }),
-            // SAFETY: the memory is new. A kernel that does not know the flag chose another address.
+            Ok(found) if found == at && (Pages { at, length }).record() => return Ok(Pages { at, length }),
+            // SAFETY: the memory is new. A kernel that does not know the flag chose another address, or these
+            // are taken in the record.
             Ok(found) => unsafe { sys::munmap(found, length) },
             Err(_) => {}
         }

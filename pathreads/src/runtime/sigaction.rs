@@ -89,7 +89,8 @@ fn of_fault() -> Action {
 
 /// Handles a fault for which the program has the default action.
 extern "C" fn fault(signal: u64, information: &Information, context: &mut Context) {
-    if context::is_answered(context, information) {
+    if isolate::holds_back(information.signal, information.code) || context::is_answered(context, information)
+    {
         return;
     }
     let is_ignored = OF_FAULTS[usize::from(signal == SIGBUS)].load(Ordering::Relaxed) & IGNORED != 0;
@@ -101,6 +102,11 @@ extern "C" fn fault(signal: u64, information: &Information, context: &mut Contex
     if information.code <= 0 {
         send_to_self(signal);
     }
+}
+
+/// Returns whether a call that a signal interrupts is made again after the handler.
+pub fn restarts(signal: u64) -> bool {
+    kernels(signal).is_ok_and(|action| action[1] & SA_RESTART != 0)
 }
 
 /// Handles `rt_sigaction`.
@@ -118,26 +124,23 @@ pub fn set(frame: &mut Frame) -> Then {
 
 fn exchange(signal: u64, new_at: u64, old_at: u64) -> sys::Result<()> {
     let new = if new_at == 0 { None } else { Some(user::words(new_at)?) };
-    let old = match signal {
-        SIGSYS => exchange_own(new),
-        isolate::SIGSTKFLT if isolate::is_on() => [0; 4],
-        _ => exchange_kernels(signal, new)?,
+    let old = match new {
+        // The program's action for the signal of requests is forgotten: the runtime's stays.
+        _ if isolate::is_on() && signal == isolate::SIGSTKFLT => [0; 4],
+        Some(action) if isolate::is_on() => isolate::act(signal, action, || exchange_here(signal, new))?,
+        _ => exchange_here(signal, new)?,
     };
-    if let Some(new) = new
-        && isolate::is_on()
-    {
-        isolate::act(signal, new);
-    }
     if old_at == 0 { Ok(()) } else { user::write_words(old_at, &old) }
 }
 
 /// Sets an action that another member was told to set.
 pub fn set_here(signal: u64, action: Action) {
-    if signal == SIGSYS {
-        exchange_own(Some(action));
-    } else {
-        let _ = exchange_kernels(signal, Some(action));
-    }
+    let _ = exchange_here(signal, Some(action));
+}
+
+/// Exchanges an action in this process.
+fn exchange_here(signal: u64, new: Option<Action>) -> sys::Result<Action> {
+    if signal == SIGSYS { Ok(exchange_own(new)) } else { exchange_kernels(signal, new) }
 }
 
 /// Exchanges the program's action for SIGSYS.
@@ -244,7 +247,8 @@ fn die() {
     send_to_self(SIGSYS);
 }
 
-fn send_to_self(signal: u64) {
+/// Sends a signal to this thread.
+pub fn send_to_self(signal: u64) {
     if let (Ok(process), Ok(thread)) = (harmless!(nr::GETPID), harmless!(nr::GETTID)) {
         let _ = harmless!(nr::TGKILL, process, thread, signal);
     }

@@ -128,6 +128,7 @@ pub extern "C" fn spawn(frame: &mut Frame) -> Then {
 
 /// Makes a child with a stack of its own, or with a copy of all memory.
 fn separate(frame: &mut Frame, mut clone: Clone) -> u64 {
+    let stack = if clone.stack == 0 { frame.rsp } else { clone.stack };
     let childs = match clone.stack {
         0 => &raw mut *frame,
         _ => match place_frame(frame, &mut clone) {
@@ -136,7 +137,7 @@ fn separate(frame: &mut Frame, mut clone: Clone) -> u64 {
         },
     };
     if isolate::is_on()
-        && let Some(result) = isolated(frame, childs, &mut clone)
+        && let Some(result) = isolated(frame, childs, stack, &clone)
     {
         return result;
     }
@@ -157,9 +158,14 @@ fn separate(frame: &mut Frame, mut clone: Clone) -> u64 {
 /// Flags that only `clone3` has, and those that need more than the words that are passed on.
 const MOST_FLAGS: u64 = !0xffff_ffff | 0x1000 | 0x8_0000_0000;
 
+/// Returns whether a child shares memory while its parent waits.
+fn is_vfork(flags: u64) -> bool {
+    flags & (CLONE_VM | CLONE_VFORK) == CLONE_VM | CLONE_VFORK
+}
+
 /// Makes a child in an address space of its own, unless it shares this one while its parent waits.
-fn isolated(frame: &mut Frame, childs: *mut Frame, clone: &mut Clone) -> Option<u64> {
-    if clone.flags & CLONE_VFORK != 0 {
+fn isolated(frame: &mut Frame, childs: *mut Frame, stack: u64, clone: &Clone) -> Option<u64> {
+    if is_vfork(clone.flags) {
         return None;
     }
     let mut thread = isolate::thread::Thread {
@@ -182,7 +188,7 @@ fn isolated(frame: &mut Frame, childs: *mut Frame, clone: &mut Clone) -> Option<
     // The signal at the end is one of the flags for `clone`.
     let signal = clone.args.map_or(0, |(args, _)| args[4]);
     let words = [thread.parents_word, thread.childs_word];
-    let result = isolate::fork::make(frame, clone.flags | signal, words);
+    let result = isolate::fork::make(frame, clone.flags | signal, stack, words);
     patch::LOCK.unlock();
     Some(result)
 }
@@ -245,7 +251,7 @@ fn share(frame: &mut Frame, clone: &Clone) -> u64 {
 /// Goes on in the child, on the stack at its frame.
 pub extern "C" fn in_child(frame: &mut Frame) {
     let flags = frame.scratch[0];
-    if isolate::is_on() && flags & CLONE_VFORK == 0 {
+    if isolate::is_on() && !is_vfork(flags) {
         begin_isolated(frame, flags);
     }
     if flags & CLONE_VM == 0 {

@@ -13,6 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::dispatch::Then;
 use crate::entry::{Frame, call_on};
+use crate::isolate;
 use crate::sys::{self, harmless, nr};
 
 const SIZE: usize = 32 << 10;
@@ -30,9 +31,16 @@ static STACK: [Stack; COUNT] = [const { Stack(UnsafeCell::new([0; SIZE])) }; COU
 static OWNER: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
 
 /// Calls `f` on a stack of the runtime with all signals blocked but faults, and notes in the frame which ones
-/// were blocked before. If all stacks are taken, it calls `f` on the program's.
+/// were blocked before. If all stacks are taken, it calls `f` on the program's. Under `--isolate` it does so
+/// too in a handler on the stack for signals, because a request may come: the kernel would put that signal's
+/// frame over the handler's.
 pub fn with(frame: &mut Frame, f: extern "C" fn(&mut Frame) -> Then) -> Then {
     frame.mask = sys::set_mask(sys::ALL_BUT_FAULTS);
+    if isolate::is_on() && isolate::is_signal_stack(frame.rsp) {
+        let then = f(frame);
+        sys::set_mask(frame.mask);
+        return then;
+    }
     let thread = harmless!(nr::GETTID).unwrap_or(u64::MAX);
     // Acquire pairs with the release in `give_back`.
     let is_taken =

@@ -7,7 +7,8 @@
 //! | `getpid`, `getppid`, `tgkill` and others with numbers | the program is one process |
 //! | `set_tid_address`, `exit`, `exit_group`, `execve` | `thread` |
 //! | `sigaltstack` | the kernel knows the runtime's stack while the program has none |
-//! | `close`, `dup2` and others | the runtime's descriptors stay |
+//! | `close`, `dup2`, `close_range` | the runtime's descriptors stay |
+//! | `setrlimit`, `prlimit` | the limit of data is kept here. One of the size of files is refused: memory is a file |
 //! | `rseq` | refused, as on Linux before 4.18: a member would have its parent's |
 //! | some more | refused by name |
 //!
@@ -17,7 +18,7 @@ use core::sync::atomic::Ordering;
 
 use abi::Errno;
 
-use super::{HAS_STACK, begin_stack, memory, memory_file, refuse, sync, thread, touch};
+use super::{HAS_STACK, begin_stack, memory, refuse, sync, thread, touch};
 use crate::dispatch::Then;
 use crate::entry::Frame;
 use crate::sys::{Result, harmless, nr};
@@ -27,7 +28,7 @@ use crate::{stack, user};
 pub fn handle(frame: &mut Frame) -> Option<Then> {
     let [number, a, b, c, ..] = frame.call;
     let result = match number {
-        nr::MUNMAP if frame.rsp.wrapping_sub(a) <= b => Ok(thread::unmap_at_end(a, b)),
+        nr::MUNMAP if frame.rsp.wrapping_sub(a) <= b => thread::unmap_at_end(a, b),
         nr::MMAP
         | nr::MUNMAP
         | nr::MPROTECT
@@ -71,7 +72,8 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
             sync();
             return Some(stack::with(frame, set_limit));
         }
-        nr::CLOSE | nr::DUP2 | nr::DUP3 | nr::CLOSE_RANGE => return keep_descriptors(frame),
+        nr::CLOSE | nr::DUP2 | nr::DUP3 => return keep_descriptors(frame),
+        nr::CLOSE_RANGE => return close_range(frame),
         // Programs try these, and do without.
         nr::RSEQ
         | nr::IO_URING_SETUP
@@ -152,7 +154,7 @@ fn exchange_stack(new: u64, old: u64) -> Result {
         Some(stack) => {
             touch(stack[0], stack[2]);
             harmless!(nr::SIGALTSTACK, stack.as_ptr() as u64, 0)?;
-            HAS_STACK.store(1, Ordering::Relaxed);
+            super::note_stack(stack, true);
         }
         None => {}
     }
@@ -164,6 +166,12 @@ fn exchange_stack(new: u64, old: u64) -> Result {
 
 /// Sets or reads a limit of this process.
 extern "C" fn set_limit(frame: &mut Frame) -> Then {
+    let [number, a, b, c, ..] = frame.call;
+    let (kind, new) = if number == nr::SETRLIMIT { (a, b) } else { (b, c) };
+    if kind == super::RLIMIT_FSIZE && new != 0 && user::words::<1>(new) != Ok([u64::MAX]) {
+        frame.rax = refuse(b"a limit of the size of files").to_result();
+        return Then::Return;
+    }
     // SAFETY: the call is the program's, and the kernel writes to its memory alone.
     frame.rax = unsafe { crate::sys::raw(frame.call[0], frame.arguments()) };
     memory::note_limit();
@@ -172,25 +180,32 @@ extern "C" fn set_limit(frame: &mut Frame) -> Then {
 
 /// Keeps the program from closing what the runtime needs.
 fn keep_descriptors(frame: &mut Frame) -> Option<Then> {
-    let [number, a, b, c, ..] = frame.call;
-    let kept = memory_file();
-    let named = if number == nr::CLOSE { a } else { b };
-    if number == nr::CLOSE_RANGE {
-        const CLOEXEC: u64 = 4;
-        if a > kept || u64::from(b as u32) < kept || c & CLOEXEC != 0 {
-            return Some(Then::Perform);
-        }
-        // The runtime's own are closed by `execve`, or end with the process.
-        frame.call[2] = kept - 1;
-        if a == kept {
-            frame.rax = 0;
-            return Some(Then::Return);
-        }
+    let [number, a, b, ..] = frame.call;
+    let named = u64::from(if number == nr::CLOSE { a as u32 } else { b as u32 });
+    if super::kept_in(named, named).is_none() {
         return Some(Then::Perform);
     }
-    if named as u32 as u64 == kept {
-        frame.rax = Errno::EBADF.to_result();
-        return Some(Then::Return);
+    frame.rax = Errno::EBADF.to_result();
+    Some(Then::Return)
+}
+
+/// Closes a range of descriptors, part by part between the runtime's. Those are closed by `execve`, or end
+/// with the process.
+fn close_range(frame: &mut Frame) -> Option<Then> {
+    const CLOEXEC: u64 = 4;
+    let [number, a, b, flags, ..] = frame.call;
+    let (mut first, last) = (u64::from(a as u32), u64::from(b as u32));
+    if flags & CLOEXEC != 0 {
+        return Some(Then::Perform);
+    }
+    while let Some(kept) = super::kept_in(first, last) {
+        let below = if first < kept { harmless!(number, first, kept - 1, flags) } else { Ok(0) };
+        first = kept + 1;
+        frame.call[1] = first;
+        if below.is_err() || first > last {
+            frame.rax = below.unwrap_or_else(Errno::to_result);
+            return Some(Then::Return);
+        }
     }
     Some(Then::Perform)
 }

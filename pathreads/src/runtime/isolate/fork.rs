@@ -5,15 +5,21 @@
 //! A child of `vfork` uses the memory of the member that made it, and needs none of this.
 
 use core::cell::UnsafeCell;
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use abi::Errno;
 use pathreads::record::{MOST_MEMBERS, Members, NO_FILE, Record};
 
-use super::{CONTROL, Control, control, map_control, memory_file, new_file, own_thread, sync, thread};
+use super::{
+    CONTROL, Control, control, map_control, memory_file, new_file, own_thread, refuse, sync, thread,
+};
 use crate::entry::{self, Frame};
-use crate::sys::{self, harmless, nr};
+use crate::sys::{self, Result, harmless, nr};
 use crate::user;
 
+const CLONE_FILES: u64 = 0x400;
+const CLONE_VFORK: u64 = 0x4000;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
 const CLONE_CHILD_SETTID: u64 = 0x100_0000;
 
@@ -31,48 +37,65 @@ unsafe impl Sync for Stack {}
 
 static STACK_OF_CHILD: Stack = Stack(UnsafeCell::new([0; STACK]));
 
-/// Makes a process with a copy of the program's memory. Returns the result of `clone`.
-pub fn make(frame: &mut Frame, flags: u64, words: [u64; 2]) -> u64 {
+/// Makes a process with a copy of the program's memory, which goes on with this stack. Returns the result of
+/// `clone`.
+pub fn make(frame: &mut Frame, flags: u64, stack: u64, words: [u64; 2]) -> u64 {
+    if flags & (CLONE_VFORK | CLONE_FILES) != 0 {
+        return refuse(b"a child that shares files or is waited for, and has a copy of the memory")
+            .to_result();
+    }
     let [parents_word, childs_word] = words;
-    frame.scratch[3] = if flags & CLONE_CHILD_SETTID != 0 { childs_word } else { 0 };
+    let word_if = |flag: u64| if flags & flag != 0 { childs_word } else { 0 };
+    frame.scratch[3..5].copy_from_slice(&[CLONE_CHILD_SETTID, CLONE_CHILD_CLEARTID].map(word_if));
     let flags = flags & !(CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID);
     let call = [nr::CLONE, flags, 0, parents_word, 0, 0, 0];
     // SAFETY: one thread of this member makes one child at a time, with signals blocked.
     let copy = unsafe { STACK_OF_CHILD.0.get().cast::<u8>().add(STACK).cast::<Frame>().sub(1) };
     // SAFETY: the frame fits, and its size keeps the stack aligned.
-    unsafe { copy.write(frame.clone()) };
-    super::locked(|record| {
-        let (memory, area) = (copy_memory(record), copy_control());
-        NEW_MEMORY.store(memory, Ordering::Relaxed);
-        NEW_CONTROL.store(area, Ordering::Relaxed);
-        // SAFETY: the frame is the child's. Signals are blocked.
-        let result = unsafe { entry::spawn_child(copy, &raw const call) };
+    unsafe { copy.write(Frame { rsp: stack, ..frame.clone() }) };
+    let made = super::locked(|record| {
+        let memory = with_file(c"program", 1 << 47, |memory| copy_memory(record, memory))?;
+        let area = with_file(c"control", size_of::<Control>() as u64, copy_control);
+        let result = area.map(|area| {
+            NEW_MEMORY.store(memory, Ordering::Relaxed);
+            NEW_CONTROL.store(area, Ordering::Relaxed);
+            // SAFETY: the frame is the child's. Signals are blocked.
+            let result = unsafe { entry::spawn_child(copy, &raw const call) };
+            sys::close(area);
+            result
+        });
         sys::close(memory);
-        sys::close(area);
         result
-    })
+    });
+    // Linux says that there is no memory, too.
+    made.unwrap_or_else(|_| Errno::ENOMEM.to_result())
 }
 
-fn copy_memory(record: &Record) -> u64 {
-    let memory = new_file(c"program", 1 << 47);
+/// Makes a file and fills it. If that fails, there is none.
+fn with_file(name: &CStr, length: u64, fill: impl FnOnce(u64) -> Result<()>) -> Result {
+    let file = new_file(name, length)?;
+    fill(file).inspect_err(|_| sys::close(file))?;
+    Ok(file)
+}
+
+fn copy_memory(record: &Record, memory: u64) -> Result<()> {
     for region in record.all().iter().filter(|region| region.file == NO_FILE) {
         let length = region.end - region.start;
-        super::memory::copy_data(memory_file(), region.start, memory, region.start, length);
+        super::memory::copy_data(memory_file(), region.start, memory, region.start, length)?;
     }
-    memory
+    Ok(())
 }
 
-fn copy_control() -> u64 {
+fn copy_control(area: u64) -> Result<()> {
     let size = size_of::<Control>() as u64;
-    let area = new_file(c"control", size);
     let mut done = 0;
     while done < size {
-        match harmless!(nr::PWRITE, area, CONTROL + done, size - done, done) {
-            Ok(written) if written > 0 => done += written,
-            _ => super::fail(),
+        match harmless!(nr::PWRITE, area, CONTROL + done, size - done, done)? {
+            0 => return Err(Errno::ENOMEM),
+            written => done += written,
         }
     }
-    area
+    Ok(())
 }
 
 /// Begins the child.
@@ -83,6 +106,7 @@ pub fn begin(frame: &mut Frame) {
     let _ = harmless!(nr::DUP3, memory, memory_file(), O_CLOEXEC);
     sys::close(memory);
     sys::close(area);
+    super::forget_maker();
     super::ME.store(0, Ordering::Relaxed);
     let control = control();
     for member in &control.members[..MOST_MEMBERS] {
@@ -94,7 +118,7 @@ pub fn begin(frame: &mut Frame) {
     control.lock.store(0, Ordering::Relaxed);
     control.parent.store(harmless!(nr::GETPPID).unwrap_or(0) as u32, Ordering::Relaxed);
     super::SYNCED.store(u64::MAX, Ordering::Relaxed);
-    thread::begin_process();
+    thread::begin_process(frame.scratch[4]);
     super::locked(|record| {
         for region in record.all_mut() {
             super::unmap_here(region.start, region.end);

@@ -121,7 +121,7 @@ fn open_source(length: u64, rights: u64, flags: u64, file: u64, offset: u64) -> 
     match (is_anonymous, is_private) {
         (true, true) => Ok(Source::Nothing),
         (true, false) => {
-            let file = super::new_file(c"shared", length);
+            let file = super::new_file(c"shared", length)?;
             Ok(Source::File(super::keep_away(file)?, 0))
         }
         // SAFETY: the kernel chooses a free address.
@@ -153,9 +153,7 @@ fn check_limit(record: &Record, length: u64, rights: u64) -> Result<()> {
 /// Notes the limit of the program's data.
 pub fn note_limit() {
     const RLIMIT_DATA: u64 = 2;
-    let mut limits = [u64::MAX; 2];
-    let _ = harmless!(nr::PRLIMIT64, 0, RLIMIT_DATA, 0, limits.as_mut_ptr() as u64);
-    control().data_limit.store(limits[0], Ordering::Relaxed);
+    control().data_limit.store(super::limit_of(RLIMIT_DATA), Ordering::Relaxed);
 }
 
 /// Chooses the address of a mapping. A fixed one replaces the memory that is there.
@@ -166,7 +164,7 @@ fn place(record: &mut Record, address: u64, length: u64, flags: u64) -> Result {
         if !address.is_multiple_of(PAGE) {
             return Err(Errno::EINVAL);
         }
-        let end = end.filter(|end| *end <= SLOTS_BASE || RUNTIME_END <= address).ok_or(Errno::ENOMEM)?;
+        let end = end.filter(|end| is_programs(address, *end)).ok_or(Errno::ENOMEM)?;
         if flags & MAP_FIXED_NOREPLACE != 0 {
             return if record.is_free(address, end) { Ok(address) } else { Err(Errno::EEXIST) };
         }
@@ -178,11 +176,15 @@ fn place(record: &mut Record, address: u64, length: u64, flags: u64) -> Result {
     }
     let wanted = page_start(address);
     let is_possible = wanted >= 1 << 16 && wanted.checked_add(length).is_some_and(|end| end <= ARENA_END);
-    let meets_runtime = wanted < RUNTIME_END && SLOTS_BASE < wanted.saturating_add(length);
-    if is_possible && !meets_runtime && record.is_free(wanted, wanted + length) {
+    if is_possible && is_programs(wanted, wanted + length) && record.is_free(wanted, wanted + length) {
         return Ok(wanted);
     }
     free_range(record, length)
+}
+
+/// Returns whether a range may be the program's: the runtime has others.
+fn is_programs(start: u64, end: u64) -> bool {
+    end <= SLOTS_BASE || RUNTIME_END <= start
 }
 
 fn free_range(record: &Record, length: u64) -> Result {
@@ -193,38 +195,42 @@ fn free_range(record: &Record, length: u64) -> Result {
 
 /// Adds a region and maps it here.
 fn fill_in(record: &mut Record, start: u64, length: u64, rights: u64, source: Source) -> Result {
-    if let Source::View(at) = source {
-        copy_in(at, start, length);
-    }
     let (file, offset) = match source {
         Source::File(file, offset) => (file, offset),
         _ => (NO_FILE, 0),
     };
     let end = start + length;
-    let mut region =
-        Region { start, end, rights, file, offset, holders: Members::NONE, current: Members::NONE };
-    if let Err(error) = take(&mut region) {
+    let is_copy = matches!(source, Source::View(_));
+    let (holders, current) = (Members::NONE, Members::NONE);
+    let copied = if let Source::View(at) = source { copy_in(at, start, length) } else { Ok(()) };
+    let region = Region { start, end, rights, file, offset, is_copy, holders, current };
+    let added = copied.and_then(|()| add(record, region));
+    if added.is_err() && file == NO_FILE {
         punch(start, end);
-        return Err(error);
     }
-    if let Err(error) = record.add(region) {
-        super::unmap_here(start, end);
-        return Err(full(error));
-    }
+    added.map(|()| start)
+}
+
+/// Adds a region and maps it here. If that fails, neither is done.
+fn add(record: &mut Record, mut region: Region) -> Result<()> {
+    take(&mut region)?;
+    record.add(region).map_err(full).inspect_err(|_| super::unmap_here(region.start, region.end))?;
     super::announce();
-    Ok(start)
+    Ok(())
 }
 
 /// Copies a view of a file into the program's memory. The pages behind the file's end stay zero.
-fn copy_in(from: u64, to: u64, length: u64) {
+fn copy_in(from: u64, to: u64, length: u64) -> Result<()> {
     let mut done = 0;
     while done < length {
         let (at, rest) = (from + done, length - done);
         match harmless!(nr::PWRITE, memory_file(), at, rest, to + done) {
-            Ok(written) if written > 0 => done += written,
-            _ => break,
+            Ok(0) | Err(Errno::EFAULT) => break,
+            Ok(written) => done += written,
+            Err(_) => return Err(Errno::ENOMEM),
         }
     }
+    Ok(())
 }
 
 /// Makes the program's memory in a range go.
@@ -258,7 +264,7 @@ pub fn unmap(start: u64, length: u64) -> Result {
 }
 
 /// Returns the end of a range.
-fn range(start: u64, length: u64) -> Result {
+pub fn range(start: u64, length: u64) -> Result {
     if !start.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
     }
@@ -300,8 +306,11 @@ fn protect_region(region: &mut Region, rights: u64) -> Result<()> {
         request(old.holders, Request::Protect { start, end });
         region.current = region.holders;
     } else if old.rights != rights {
-        let own = if old.holders.has(me()) { Members::only(me()) } else { Members::NONE };
-        region.current = own;
+        region.current = Members::only(me());
+        if !old.holders.has(me()) {
+            // `announce` says that this member has what changed.
+            take(region).inspect_err(|_| *region = old)?;
+        }
         super::announce();
     }
     Ok(())
@@ -322,7 +331,8 @@ pub fn resize([start, old, new, flags, target, _]: [u64; 6]) -> Result {
     {
         return Err(Errno::EINVAL);
     }
-    if is_fixed && (range(target, new).is_err() || target < start + old && start < target + new) {
+    let is_apart = |end: u64| is_programs(target, end) && (start + old <= target || end <= start);
+    if is_fixed && !range(target, new).is_ok_and(is_apart) {
         return Err(Errno::EINVAL);
     }
     super::with_record(|record| {
@@ -338,11 +348,8 @@ pub fn resize([start, old, new, flags, target, _]: [u64; 6]) -> Result {
         let offset = if region.file == NO_FILE { 0 } else { region.offset + (start - region.start) };
         let part = Region { holders: Members::NONE, current: Members::NONE, ..region };
         if !is_fixed && start + old == region.end && is_room(record, region.end, start + new) {
-            return grow(
-                record,
-                Region { start: region.end, end: start + new, offset: offset + old, ..part },
-                start,
-            );
+            add(record, Region { start: region.end, end: start + new, offset: offset + old, ..part })?;
+            return Ok(start);
         }
         if flags & MAYMOVE == 0 {
             return Err(Errno::ENOMEM);
@@ -351,9 +358,10 @@ pub fn resize([start, old, new, flags, target, _]: [u64; 6]) -> Result {
         if is_fixed {
             remove(record, to, to + new)?;
         }
-        grow(record, Region { start: to, end: to + new, offset, ..part }, to)?;
+        add(record, Region { start: to, end: to + new, offset, ..part })?;
         if region.file == NO_FILE {
-            copy_data(memory_file(), start, memory_file(), to, old.min(new));
+            let copied = copy_data(memory_file(), start, memory_file(), to, old.min(new));
+            copied.or_else(|error| remove(record, to, to + new).and(Err(error)))?;
         }
         remove(record, start, start + old)?;
         Ok(to)
@@ -362,21 +370,12 @@ pub fn resize([start, old, new, flags, target, _]: [u64; 6]) -> Result {
 
 /// Returns whether a mapping can grow here.
 fn is_room(record: &Record, start: u64, end: u64) -> bool {
-    let is_known = end <= ARENA_END && (start >= RUNTIME_END || end <= SLOTS_BASE);
-    is_known && record.is_free(start, end)
-}
-
-/// Adds a region that is mapped here, and returns `result`.
-fn grow(record: &mut Record, mut region: Region, result: u64) -> Result {
-    take(&mut region)?;
-    record.add(region).map_err(full)?;
-    super::announce();
-    Ok(result)
+    end <= ARENA_END && is_programs(start, end) && record.is_free(start, end)
 }
 
 /// Copies a range that has the same bytes in the memory of one program and of another, or of the same. Pages
 /// that were not written to are not made.
-pub fn copy_data(from: u64, start: u64, to: u64, target: u64, length: u64) {
+pub fn copy_data(from: u64, start: u64, to: u64, target: u64, length: u64) -> Result<()> {
     const SEEK_DATA: u64 = 3;
     const SEEK_HOLE: u64 = 4;
     let end = start + length;
@@ -390,11 +389,12 @@ pub fn copy_data(from: u64, start: u64, to: u64, target: u64, length: u64) {
             let (source_at, place_at) = (&raw mut source as u64, &raw mut place as u64);
             let copied = harmless!(nr::COPY_FILE_RANGE, from, source_at, to, place_at, hole - source, 0);
             if !copied.is_ok_and(|copied| copied > 0) {
-                sys::fail(b"no memory for a copy of the program's", 125);
+                return Err(Errno::ENOMEM);
             }
         }
         at = hole;
     }
+    Ok(())
 }
 
 /// Sets the end of the heap, as `brk` does.
@@ -443,7 +443,9 @@ pub fn advise(start: u64, length: u64, advice: u64) -> Option<Result> {
     Some(super::with_record(|record| {
         let is_whole = record.covers(start, end);
         if advice == DONTNEED || advice == REMOVE {
-            let regions = record.touched(start, end).iter().filter(|region| region.file == NO_FILE);
+            // A copy of a file stays as it is: its bytes would not come back.
+            let is_fresh = |region: &&mut Region| region.file == NO_FILE && !region.is_copy;
+            let regions = record.touched(start, end).iter_mut().filter(is_fresh);
             regions.for_each(|region| punch(region.start.max(start), region.end.min(end)));
         }
         if is_whole { Ok(0) } else { Err(Errno::ENOMEM) }
@@ -455,12 +457,11 @@ pub fn advise(start: u64, length: u64, advice: u64) -> Option<Result> {
 pub fn replace_stack(pointer: u64, top: u64, rights: u64) {
     const RLIMIT_STACK: u64 = 3;
     const MOST: u64 = 64 << 20;
-    let mut limits = [0_u64; 2];
-    let _ = harmless!(nr::PRLIMIT64, 0, RLIMIT_STACK, 0, limits.as_mut_ptr() as u64);
-    let length = page_start(limits[0].clamp(128 << 10, MOST));
+    let length = page_start(super::limit_of(RLIMIT_STACK).clamp(128 << 10, MOST));
     let (used, start) = (page_start(pointer), top - length);
-    copy_in(used, used, top - used);
-    let placed = super::with_record(|record| fill_in(record, start, length, rights, Source::Nothing));
+    let copied = copy_in(used, used, top - used);
+    let placed = copied
+        .and_then(|()| super::with_record(|record| fill_in(record, start, length, rights, Source::Nothing)));
     if placed.is_err() {
         sys::fail(b"no memory for the stack", 125);
     }

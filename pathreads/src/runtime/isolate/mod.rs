@@ -24,7 +24,11 @@
 //!    again (`entry`).
 //! 4. *Only the holder of the lock makes requests*, so there is one at a time, and the record does not change
 //!    while members read it to serve.
-//! 5. *The memory that a call names is mapped before the call* ([`sync`], [`touch`]): the kernel's accesses
+//! 5. *A member that has the lock, or waits for it, runs no handler of the program* ([`holds_back`]), which
+//!    might ask for the lock again. SIGSEGV and SIGBUS are not blocked, so those that are sent are held back.
+//! 6. *No two members use one stack for signals* ([`with_own_stack`]), and none leaves it for another stack
+//!    while it is in use (`crate::stack`): a request puts a frame on it at any time.
+//! 7. *The memory that a call names is mapped before the call* ([`sync`], [`touch`]): the kernel's accesses
 //!    do not come to the handler of SIGSEGV.
 
 pub mod calls;
@@ -33,7 +37,7 @@ pub mod memory;
 pub mod thread;
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 use abi::Errno;
 use pathreads::record::{Full, MOST_MEMBERS, Members, NO_FILE, Record, Region};
@@ -43,10 +47,13 @@ use crate::sys::{
     self, MAP_FIXED, MAP_NORESERVE, MAP_SHARED, PROT_EXEC, PROT_READ, PROT_WRITE, Result, SIGSYS_BIT,
     harmless, nr,
 };
-use crate::{context, entry, sigaction};
+use crate::{context, entry, sigaction, user};
 
 /// The signal of requests.
 pub const SIGSTKFLT: u64 = 16;
+
+const SIGBUS: u64 = 7;
+const SIGSEGV: u64 = 11;
 
 /// The address of the control area.
 const CONTROL: u64 = RUNTIME_BASE + (8 << 20);
@@ -93,6 +100,8 @@ struct Control {
     heap_end: AtomicU64,
     /// The most bytes of memory that can be written to.
     data_limit: AtomicU64,
+    /// No descriptor of the runtime is lower.
+    lowest_kept: AtomicU64,
     /// Faults that mapped a region, and requests that were sent.
     faults: AtomicU64,
     requests: AtomicU64,
@@ -141,20 +150,27 @@ fn memory_file() -> u64 {
     MEMORY.load(Ordering::Relaxed)
 }
 
+/// The signals that members work by.
+pub const NEVER_BLOCKED: u64 = SIGSYS_BIT | 1 << (SIGBUS - 1) | 1 << (SIGSEGV - 1) | 1 << (SIGSTKFLT - 1);
+
 /// Returns the signals that must never be blocked: those by which the runtime works.
 pub fn never_blocked() -> u64 {
-    const SIGBUS: u64 = 7;
-    const SIGSEGV: u64 = 11;
-    let others = 1 << (SIGBUS - 1) | 1 << (SIGSEGV - 1) | 1 << (SIGSTKFLT - 1);
-    SIGSYS_BIT | if is_on() { others } else { 0 }
+    if is_on() { NEVER_BLOCKED } else { SIGSYS_BIT }
 }
 
 /// Makes this process the leader of a program without memory.
 pub fn begin() {
-    let memory = new_file(c"program", 1 << 47);
-    MEMORY.store(keep_away(memory).unwrap_or_else(|_| fail()), Ordering::Relaxed);
-    let area = new_file(c"control", size_of::<Control>() as u64);
+    if limit_of(RLIMIT_FSIZE) != u64::MAX {
+        sys::fail(
+            b"--isolate needs no limit of the size of files, because memory is a file (ulimit -f)",
+            125,
+        );
+    }
+    let memory = new_file(c"program", 1 << 47).and_then(keep_away).unwrap_or_else(|_| fail());
+    MEMORY.store(memory, Ordering::Relaxed);
+    let area = new_file(c"control", size_of::<Control>() as u64).unwrap_or_else(|_| fail());
     map_control(area);
+    control().lowest_kept.store(memory, Ordering::Relaxed);
     sys::close(area);
     control().members[0].thread.store(own_thread(), Ordering::Relaxed);
     control().heap_end.store(memory::HEAP, Ordering::Relaxed);
@@ -168,14 +184,11 @@ fn fail() -> ! {
 }
 
 /// Makes a file of memory.
-fn new_file(name: &core::ffi::CStr, length: u64) -> u64 {
+fn new_file(name: &core::ffi::CStr, length: u64) -> Result {
     const MFD_CLOEXEC: u64 = 1;
-    let file = harmless!(nr::MEMFD_CREATE, name.as_ptr() as u64, MFD_CLOEXEC);
-    let file = file.unwrap_or_else(|_| fail());
-    if harmless!(nr::FTRUNCATE, file, length).is_err() {
-        fail();
-    }
-    file
+    let file = harmless!(nr::MEMFD_CREATE, name.as_ptr() as u64, MFD_CLOEXEC)?;
+    harmless!(nr::FTRUNCATE, file, length).inspect_err(|_| sys::close(file))?;
+    Ok(file)
 }
 
 /// Maps the control area.
@@ -198,16 +211,41 @@ fn keep_away(file: u64) -> Result {
 /// Returns a copy of a descriptor with a number that programs do not meet.
 fn copy_away(file: u64) -> Result {
     const F_DUPFD_CLOEXEC: u64 = 1030;
-    harmless!(nr::FCNTL, file, F_DUPFD_CLOEXEC, first_kept())
+    let kept = harmless!(nr::FCNTL, file, F_DUPFD_CLOEXEC, first_kept())?;
+    if is_on() {
+        control().lowest_kept.fetch_min(kept, Ordering::Relaxed);
+    }
+    Ok(kept)
+}
+
+/// Returns the first of the runtime's descriptors in a range.
+fn kept_in(first: u64, last: u64) -> Option<u64> {
+    let range = first..=last;
+    if last < control().lowest_kept.load(Ordering::Relaxed) {
+        return None;
+    }
+    let own = Some(memory_file()).filter(|file| range.contains(file));
+    prepare_stack();
+    let shared = locked(|record| {
+        record.all().iter().map(|region| region.file).filter(|file| range.contains(file)).min()
+    });
+    own.into_iter().chain(shared).min()
 }
 
 /// Returns the first number of the runtime's own descriptors: those of the upper half are few programs'.
 fn first_kept() -> u64 {
     const RLIMIT_NOFILE: u64 = 7;
     const MOST: u64 = 1 << 16;
-    let mut limits = [0_u64; 2];
-    let _ = harmless!(nr::PRLIMIT64, 0, RLIMIT_NOFILE, 0, limits.as_mut_ptr() as u64);
-    limits[0].min(MOST) / 2
+    limit_of(RLIMIT_NOFILE).min(MOST) / 2
+}
+
+const RLIMIT_FSIZE: u64 = 1;
+
+/// Returns a limit of this process.
+fn limit_of(kind: u64) -> u64 {
+    let mut limits = [u64::MAX; 2];
+    let _ = harmless!(nr::PRLIMIT64, 0, kind, 0, limits.as_mut_ptr() as u64);
+    limits[0]
 }
 
 /// Returns this thread's number in Linux.
@@ -254,15 +292,61 @@ fn locked<R>(f: impl FnOnce(&mut Record) -> R) -> R {
 }
 
 /// Runs `f` with the record, under the lock. The caller has blocked signals: a handler of the program could
-/// not take the lock.
+/// not take the lock. The two that cannot be blocked are held back ([`holds_back`]).
 fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
+    IN_RECORD.store(true, Ordering::Relaxed);
+    // This member's own handlers see the mark before the lock is taken, and until it is released.
+    compiler_fence(Ordering::SeqCst);
     lock();
     control().holder.store(me() as u32 + 1, Ordering::Relaxed);
     // SAFETY: the lock is held.
     let result = f(unsafe { &mut *control().record.get() });
     control().holder.store(0, Ordering::Relaxed);
     unlock();
+    compiler_fence(Ordering::SeqCst);
+    IN_RECORD.store(false, Ordering::Relaxed);
+    if HELD_BACK.load(Ordering::Relaxed) != 0 {
+        let signals = HELD_BACK.swap(0, Ordering::Relaxed);
+        let is_held = |signal: &u64| signals >> signal & 1 != 0;
+        [SIGBUS, SIGSEGV].into_iter().filter(is_held).for_each(sigaction::send_to_self);
+    }
     result
+}
+
+/// Whether this member has the lock, or waits for it.
+static IN_RECORD: AtomicBool = AtomicBool::new(false);
+
+/// The signals, by number, that were sent to this member meanwhile.
+static HELD_BACK: AtomicU64 = AtomicU64::new(0);
+
+/// Forgets what the maker of this member or process was about: it had the lock.
+fn forget_maker() {
+    IN_RECORD.store(false, Ordering::Relaxed);
+    HELD_BACK.store(0, Ordering::Relaxed);
+}
+
+/// Holds a SIGSEGV or SIGBUS back that is sent to a member which has the lock, or waits for it: a handler
+/// of the program might ask for it again. It is sent once more when the lock is released. A fault there
+/// ends the program. Returns whether the signal is dealt with.
+pub fn holds_back(signal: i32, code: i32) -> bool {
+    let signal = signal as u64;
+    if !IN_RECORD.load(Ordering::Relaxed) || !matches!(signal, SIGBUS | SIGSEGV) {
+        return false;
+    }
+    if code > 0 {
+        sigaction::die_of(signal);
+    } else {
+        HELD_BACK.fetch_or(1 << signal, Ordering::Relaxed);
+    }
+    true
+}
+
+/// Has the memory below this function's frame mapped, before the lock is taken: a stack may reach from one
+/// region into another, and must not fault then.
+fn prepare_stack() {
+    let here = 0_u8;
+    // A wrong address is no harm. The copy ends there.
+    user::read_some((&raw const here as u64).wrapping_sub(pathreads::PAGE), &mut [0]);
 }
 
 /// Takes the lock. A signal of a request interrupts the sleep. A child of `vfork` serves itself, since its
@@ -279,15 +363,30 @@ fn lock() {
     }
 }
 
-/// Forgets the members that were killed before a program is executed: in the leader's watcher. One of them
-/// may have held the lock, or been asked by the leader's own thread, which only waits from now on.
-fn forget_members() {
+/// Takes the lock, if it is released within some milliseconds: its holder may have been killed. Returns
+/// whether it is taken.
+fn lock_within(milliseconds: u64) -> bool {
+    (0..milliseconds).any(|_| {
+        // Acquire pairs with the release in `unlock`.
+        let is_taken = control().lock.swap(2, Ordering::Acquire) == 0;
+        if !is_taken {
+            serve();
+            wait(&control().lock, 2, MILLISECOND);
+        }
+        is_taken
+    })
+}
+
+/// Forgets the members that were killed before a program is executed: in the leader's watcher, which has the
+/// lock. If it has not, one of them may have held it, or been asked by the leader's own thread, which only
+/// waits from now on.
+fn forget_members(is_locked: bool) {
     for member in &control().members[1..] {
         member.thread.store(0, Ordering::Relaxed);
         member.pending.store(0, Ordering::Release);
         wake(&member.pending);
     }
-    if control().holder.load(Ordering::Relaxed) != 1 {
+    if is_locked || control().holder.load(Ordering::Relaxed) != 1 {
         unlock();
     }
 }
@@ -305,7 +404,8 @@ const MILLISECOND: u64 = 1_000_000;
 /// Sleeps while a word has a value, for some nanoseconds at most, or until a signal.
 fn wait(word: &AtomicU32, value: u32, nanoseconds: u64) {
     const WAIT: u64 = 0;
-    let time = [0, nanoseconds];
+    const SECOND: u64 = 1000 * MILLISECOND;
+    let time = [nanoseconds / SECOND, nanoseconds % SECOND];
     let _ = harmless!(nr::FUTEX, word.as_ptr() as u64, WAIT, u64::from(value), time.as_ptr() as u64);
 }
 
@@ -438,6 +538,7 @@ pub fn sync() {
     if control().version.load(Ordering::Acquire) == SYNCED.load(Ordering::Relaxed) {
         return;
     }
+    prepare_stack();
     locked(|record| {
         let is_missing = |region: &&mut Region| region.rights != 0 && !region.current.has(me());
         for region in record.all_mut().iter_mut().filter(is_missing) {
@@ -452,6 +553,7 @@ pub fn touch(start: u64, length: u64) {
     if control().version.load(Ordering::Acquire) == SYNCED.load(Ordering::Relaxed) {
         return;
     }
+    prepare_stack();
     locked(|record| touch_in(record, start, start.saturating_add(length)));
 }
 
@@ -470,12 +572,18 @@ fn announce() {
     }
 }
 
-/// Sets the action of a signal in all other members.
-pub fn act(signal: u64, action: [u64; 4]) {
+/// Sets the action of a signal here, by `exchange`, and in all other members. Both happen under the lock, so
+/// that all members end with the same action when two set it at once.
+pub fn act<R>(signal: u64, action: [u64; 4], exchange: impl FnOnce() -> Result<R>) -> Result<R> {
     if !is_member() {
-        return;
+        return exchange();
     }
-    locked(|_| request(others(), Request::Act { signal, action }));
+    prepare_stack();
+    locked(|_| {
+        let old = exchange()?;
+        request(others(), Request::Act { signal, action });
+        Ok(old)
+    })
 }
 
 /// Returns the error of a table that is full.
@@ -497,11 +605,45 @@ static SIGNAL_STACK: Stack = Stack(UnsafeCell::new([0; STACK]));
 /// Whether the program has a stack for signals.
 static HAS_STACK: AtomicU8 = AtomicU8::new(0);
 
+/// The bounds of the stack for signals, of the runtime or of the program.
+static OF_SIGNALS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// The runtime's stack, as `sigaltstack` takes it.
+fn own_stack() -> [u64; 3] {
+    [SIGNAL_STACK.0.get() as u64, 0, STACK as u64]
+}
+
 /// Has signals of the runtime delivered on a stack of its own.
 pub fn begin_stack() {
-    HAS_STACK.store(0, Ordering::Relaxed);
-    let stack = [SIGNAL_STACK.0.get() as u64, 0, STACK as u64];
+    let stack = own_stack();
     let _ = harmless!(nr::SIGALTSTACK, stack.as_ptr() as u64, 0);
+    note_stack(stack, false);
+}
+
+/// Notes which stack the kernel delivers signals on.
+fn note_stack([start, _, length]: [u64; 3], is_programs: bool) {
+    HAS_STACK.store(u8::from(is_programs), Ordering::Relaxed);
+    OF_SIGNALS[0].store(start, Ordering::Relaxed);
+    OF_SIGNALS[1].store(start.saturating_add(length), Ordering::Relaxed);
+}
+
+/// Returns whether an address of a stack lies on the one for signals. The kernel asks the same.
+pub fn is_signal_stack(pointer: u64) -> bool {
+    let [start, end] = OF_SIGNALS.each_ref().map(|bound| bound.load(Ordering::Relaxed));
+    start < pointer && pointer <= end
+}
+
+/// Runs `f`, which makes a member, with the runtime's stack for signals. The member inherits a copy of it,
+/// but of the program's it would use the same memory as its maker. A handler on the program's gets an error.
+fn with_own_stack(f: impl FnOnce() -> u64) -> Result {
+    if HAS_STACK.load(Ordering::Relaxed) == 0 {
+        return Ok(f());
+    }
+    let (own, mut programs) = (own_stack(), [0_u64; 3]);
+    harmless!(nr::SIGALTSTACK, own.as_ptr() as u64, programs.as_mut_ptr() as u64)?;
+    let result = f();
+    let _ = harmless!(nr::SIGALTSTACK, programs.as_ptr() as u64, 0);
+    Ok(result)
 }
 
 /// Prints the counters.

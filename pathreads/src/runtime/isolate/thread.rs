@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | `exit_group` of the leader | [`EXITING`] | it kills the others and exits |
 //! | `exit_group` of a member | [`EXITING`], with the status | it exits, and the watcher does the rest |
+//! | the runtime fails in a member | 0 | the watcher kills the others, and exits with the status |
 //! | a member dies of a signal | 0 | the watcher kills the others, and the leader by the same signal |
 //! | the leader dies of a signal | 0 | PR_SET_PDEATHSIG |
 //! | `execve` of the only member | 0 | the kernel ends the watcher |
@@ -78,13 +79,13 @@ pub fn set_cleared(word: u64) -> u64 {
 
 const PATH: usize = 64;
 
-/// Memory for a path, of this member.
-struct Path(UnsafeCell<[u8; PATH]>);
+/// Memory for a path, of this member. It is longer than the one that it is made of.
+struct Path(UnsafeCell<[u8; PATH + 16]>);
 
 // SAFETY: one thread uses it, with signals blocked.
 unsafe impl Sync for Path {}
 
-static TASK_PATH: Path = Path(UnsafeCell::new([0; PATH]));
+static TASK_PATH: Path = Path(UnsafeCell::new([0; PATH + 16]));
 
 /// Returns where Linux has what `/proc/self/task/N` is about, if `N` is another member.
 pub fn task_path(path: u64) -> Option<u64> {
@@ -93,8 +94,11 @@ pub fn task_path(path: u64) -> Option<u64> {
     let rest = text[..length].strip_prefix(b"/proc/self/task/")?;
     let end = rest.iter().position(|byte| *byte == 0)?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if digits > 7 {
+        return None;
+    }
     let thread = rest[..digits].iter().fold(0_u64, |value, byte| value * 10 + u64::from(byte - b'0'));
-    super::member_of(thread).filter(|_| digits <= 7)?;
+    super::member_of(thread)?;
     // SAFETY: this thread alone uses it, for one call.
     let place = unsafe { &mut *TASK_PATH.0.get() };
     place[..6].copy_from_slice(b"/proc/");
@@ -140,7 +144,7 @@ pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
     let call = [nr::CLONE, flags, stack, parents_word, childs_word, local, 0];
     locked(|record| {
         let is_free = |member: &usize| control().members[*member].thread.load(Ordering::Relaxed) == 0;
-        let ending = control().ending.load(Ordering::Relaxed) & EXITING != 0;
+        let ending = control().ending.load(Ordering::Relaxed) & (EXITING | EXECUTING) != 0;
         let Some(member) = (1..MOST_MEMBERS).find(is_free).filter(|_| !ending) else {
             return Errno::EAGAIN.to_result();
         };
@@ -151,8 +155,11 @@ pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
         let own = super::ME.swap(member, Ordering::Relaxed);
         // SAFETY: the frame is the child's alone. All signals are blocked but those that the runtime works
         // by.
-        let result = unsafe { entry::spawn_child(frame, &raw const call) };
+        let result = super::with_own_stack(|| unsafe { entry::spawn_child(frame, &raw const call) });
         super::ME.store(own, Ordering::Relaxed);
+        let Ok(result) = result else {
+            return refuse(b"a thread made by a handler on a stack of the program").to_result();
+        };
         if Errno::from_result(result).is_none() {
             control().members[member].thread.store(result as u32, Ordering::Relaxed);
             for region in record.all_mut() {
@@ -177,6 +184,7 @@ static CLEARED_NEXT: AtomicU64 = AtomicU64::new(0);
 pub fn begin() {
     const PR_SET_PDEATHSIG: u64 = 1;
     let _ = harmless!(nr::PRCTL, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    super::forget_maker();
     CLEARED.store(CLEARED_NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
     crate::stack::give_back_all();
     super::begin_stack();
@@ -221,10 +229,11 @@ static OWN_STACK: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Notes that this member unmaps its own stack. All that it can do then is to exit, and the memory goes
 /// there.
-pub fn unmap_at_end(start: u64, length: u64) -> u64 {
+pub fn unmap_at_end(start: u64, length: u64) -> sys::Result {
+    let end = super::memory::range(start, length)?;
     OWN_STACK[0].store(start, Ordering::Relaxed);
-    OWN_STACK[1].store(start + pathreads::page_end(length), Ordering::Relaxed);
-    0
+    OWN_STACK[1].store(end, Ordering::Relaxed);
+    Ok(0)
 }
 
 fn own_stack() -> Option<(u64, u64)> {
@@ -252,7 +261,8 @@ fn leave_leader(word: u64, status: u64) -> ! {
     if !has_others() {
         exit_program(status);
     }
-    control().status.store(status, Ordering::Relaxed);
+    LEFT_STATUS.store(status, Ordering::Relaxed);
+    // Release pairs with the acquire in `watch`.
     control().ending.fetch_or(LEADER_LEFT, Ordering::Release);
     begin_watcher();
     control().made.fetch_add(1, Ordering::Relaxed);
@@ -261,6 +271,10 @@ fn leave_leader(word: u64, status: u64) -> ! {
         wait(&PARKED, 0, 1000 * MILLISECOND);
     }
 }
+
+/// The status of the leader's own thread, which the watcher reads. Another thread may end the program by its
+/// own at the same moment.
+static LEFT_STATUS: AtomicU64 = AtomicU64::new(0);
 
 static PARKED: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
 
@@ -376,10 +390,10 @@ fn begin_watcher() {
     sys::set_mask(mask);
 }
 
-/// Begins a process with one thread: a child of `fork`.
-pub fn begin_process() {
+/// Begins a process with one thread: a child of `fork`, with a word to clear at its end, or 0.
+pub fn begin_process(cleared: u64) {
     IS_WATCHED.store(false, Ordering::Relaxed);
-    CLEARED.store(0, Ordering::Relaxed);
+    CLEARED.store(cleared, Ordering::Relaxed);
 }
 
 /// Waits for members, and ends the program when one of them does that.
@@ -390,6 +404,8 @@ pub extern "C" fn watch() -> ! {
     sys::block_all();
     loop {
         let made = control().made.load(Ordering::Acquire);
+        // Before the wait: a leader that has left makes no more members. So without a child, none is left.
+        let has_left = control().ending.load(Ordering::Acquire) & LEADER_LEFT != 0;
         let mut status = 0_u32;
         let ended = harmless!(nr::WAIT4, ALL, &raw mut status as u64, WCLONE, 0);
         // Acquire pairs with the release of the member that ended.
@@ -400,10 +416,13 @@ pub extern "C" fn watch() -> ! {
         if ending & EXITING != 0 {
             exit_program(control().status.load(Ordering::Relaxed));
         }
+        // A member exits with 0. Another status is that of the runtime's failure.
+        let has_failed = |number: u64| status >> 8 != 0 && super::member_of(number).is_some();
         match ended {
             Ok(_) if status & 0x7f != 0 => die(u64::from(status & 0x7f)),
+            Ok(number) if has_failed(number) => exit_program(u64::from(status >> 8)),
             Ok(_) => {}
-            Err(_) if ending & LEADER_LEFT != 0 => exit_program(control().status.load(Ordering::Relaxed)),
+            Err(_) if has_left => exit_program(LEFT_STATUS.load(Ordering::Relaxed)),
             Err(_) => wait(&control().made, made, 1000 * MILLISECOND),
         }
     }
@@ -412,8 +431,9 @@ pub extern "C" fn watch() -> ! {
 /// Has the watcher execute a program. Errors that can be seen before are the kernel's.
 pub extern "C" fn execute(frame: &mut Frame) -> Then {
     let path = frame.call[if frame.call[0] == nr::EXECVEAT { 2 } else { 1 }];
-    if !crate::exec::can_be_loaded(path, crate::exec::SCRIPTS) {
-        if harmless!(nr::ACCESS, path, 1).is_ok() {
+    let is_by_path = crate::exec::is_by_path(frame);
+    if !is_by_path || !crate::exec::can_be_loaded(path, crate::exec::SCRIPTS) {
+        if !is_by_path || harmless!(nr::ACCESS, path, 1).is_ok() {
             frame.rax = refuse(b"execve by one of several threads of what Linux alone can load").to_result();
             return Then::Return;
         }
@@ -421,7 +441,11 @@ pub extern "C" fn execute(frame: &mut Frame) -> Then {
     }
     begin_watcher();
     let is_first = locked(|_| {
-        if control().ending.load(Ordering::Relaxed) != 0 {
+        if me() != 0 {
+            // It ends now, so no other member may wait for its answer.
+            control().members[me()].thread.store(0, Ordering::Relaxed);
+        }
+        if control().ending.load(Ordering::Relaxed) & (EXITING | EXECUTING) != 0 {
             return false;
         }
         // SAFETY: the lock is held, and the watcher reads the frame after the word that follows.
@@ -443,6 +467,9 @@ pub extern "C" fn execute(frame: &mut Frame) -> Then {
 fn execute_for_member() -> ! {
     const ALL: u64 = u64::MAX;
     const WCLONE_WNOHANG: u64 = 0x8000_0001;
+    const MILLISECONDS: u64 = 200;
+    // A member that is killed under the lock would leave it taken.
+    let is_locked = super::lock_within(MILLISECONDS);
     kill_members();
     while let Ok(ended) = harmless!(nr::WAIT4, ALL, 0, WCLONE_WNOHANG, 0) {
         if ended == 0 {
@@ -451,10 +478,12 @@ fn execute_for_member() -> ! {
             wait(&PARKED, 0, MILLISECOND);
         }
     }
-    super::forget_members();
+    super::forget_members(is_locked);
     // SAFETY: the member that wrote it has ended.
     let mut frame = unsafe { (*control().executed.get()).clone() };
     super::sync();
+    // Looking at the arguments may end with a fault.
+    sys::set_mask(sys::ALL_BUT_FAULTS);
     crate::exec::prepare(&mut frame);
     sys::fail(b"a program could not be executed by one of several threads", 125)
 }

@@ -1,0 +1,368 @@
+// Rules of what threads share and have each for itself, in cases in which threads with address spaces of their own could
+// be told from others.
+#include "rule.h"
+
+#define REGIONS 200
+
+static unsigned char *regions[REGIONS];
+static sem_t ready, go;
+static volatile int is_over;
+static volatile sig_atomic_t count;
+
+static void begin(void) {
+    NEED(sem_init(&ready, 0, 0) == 0 && sem_init(&go, 0, 0) == 0);
+}
+
+// Maps regions that are no neighbours.
+static void map_regions(void) {
+    for (int i = 0; i < REGIONS; i++) {
+        unsigned char *pages = map_pages(2);
+        NEED(munmap(pages + page, page) == 0);
+        regions[i] = pages;
+    }
+}
+
+static void touch_regions(void) {
+    for (int i = 0; i < REGIONS; i++) regions[i][0]++;
+}
+
+static void unmap_regions(void) {
+    for (int i = 0; i < REGIONS; i++) NEED(munmap(regions[i], page) == 0);
+}
+
+static void count_one(int signal) {
+    (void)signal;
+    count++;
+}
+
+static void *touch_and_wait(void *with) {
+    touch_regions();
+    sem_post(&ready);
+    sem_wait(&go);
+    return with;
+}
+
+static void any_action_may_be_set(void) {
+    begin();
+    map_regions();
+    pthread_t thread = start(touch_and_wait, NULL);
+    sem_wait(&ready);
+    for (int signal = 1; signal <= 64; signal++) sigaction(signal, &(struct sigaction){.sa_handler = count_one}, NULL);
+    unmap_regions();
+    sem_post(&go);
+    finish(thread);
+    SAY("unmapped\n");
+}
+
+static void *unmap_and_say(void *with) {
+    touch_regions();
+    sem_post(&ready);
+    sem_wait(&go);
+    unmap_regions();
+    is_over = 1;
+    return with;
+}
+
+static unsigned char *refused;
+static void map_on_its_stack(int signal) {
+    volatile unsigned char room[20000];
+    for (size_t i = 0; i < sizeof room; i++) room[i] = signal;
+    sem_post(&go);
+    while (!is_over) NEED(munmap(map_pages(3), 3 * page) == 0);
+    int wrong = 0;
+    for (size_t i = 0; i < sizeof room; i++) wrong += room[i] != signal;
+    SAY("%d\n", wrong);
+    if (wrong) exit(1);
+    NEED(mprotect(refused, page, PROT_READ | PROT_WRITE) == 0);
+}
+
+// A handler of a fault maps and unmaps while another thread unmaps memory that both have used.
+static void a_handler_keeps_its_stack(void) {
+    static char room[64 << 10];
+    begin();
+    for (int i = 0; i < 2; i++) {
+        map_regions();
+        touch_regions();
+        is_over = 0;
+        refused = map_pages(1);
+        NEED(mprotect(refused, page, PROT_NONE) == 0);
+        stack_t other = {.ss_sp = room, .ss_size = sizeof room};
+        if (i == 1) NEED(sigaltstack(&other, NULL) == 0);
+        struct sigaction action = {.sa_handler = map_on_its_stack, .sa_flags = i ? SA_ONSTACK : 0};
+        NEED(sigaction(SIGSEGV, &action, NULL) == 0);
+        pthread_t thread = start(unmap_and_say, NULL);
+        sem_wait(&ready);
+        *(volatile unsigned char *)refused = 1;
+        finish(thread);
+    }
+}
+
+static void block_all_afterwards(int signal, siginfo_t *information, void *context) {
+    (void)signal, (void)information;
+    sigfillset(&((ucontext_t *)context)->uc_sigmask);
+}
+
+static void *block_all_and_wait(void *with) {
+    touch_regions();
+    NEED(raise(SIGUSR1) == 0);
+    sem_post(&ready);
+    sem_wait(&go);
+    return with;
+}
+
+static void a_thread_that_blocks_all_gives_memory_up(void) {
+    begin();
+    map_regions();
+    NEED(sigaction(SIGUSR1, &(struct sigaction){.sa_sigaction = block_all_afterwards, .sa_flags = SA_SIGINFO}, NULL) == 0);
+    pthread_t thread = start(block_all_and_wait, NULL);
+    sem_wait(&ready);
+    unmap_regions();
+    sem_post(&go);
+    finish(thread);
+    SAY("unmapped\n");
+}
+
+static int ends[2];
+static unsigned char *given;
+static void *give_rights(void *with) {
+    sem_post(&ready);
+    sem_wait(&go);
+    // A call that names no memory.
+    getuid();
+    NEED(mprotect(given, 4 * page, PROT_READ | PROT_WRITE) == 0);
+    SAY_CALL(read(ends[0], given, 1));
+    return with;
+}
+
+static void the_kernel_may_write_where_any_thread_gave_the_right(void) {
+    begin();
+    NEED(pipe(ends) == 0 && write(ends[1], "x", 1) == 1);
+    pthread_t thread = start(give_rights, NULL);
+    sem_wait(&ready);
+    given = mmap(NULL, 64 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    NEED(given != MAP_FAILED);
+    sem_post(&go);
+    finish(thread);
+    SAY("%c\n", given[0]);
+}
+
+static void map_and_count(int signal) {
+    (void)signal;
+    NEED(munmap(map_pages(2), 2 * page) == 0);
+    count++;
+}
+
+static void *map_for_long(void *with) {
+    sem_post(&ready);
+    while (!is_over) NEED(munmap(map_pages(3), 3 * page) == 0);
+    return with;
+}
+
+static void a_sent_fault_meets_any_call(void) {
+    begin();
+    NEED(sigaction(SIGSEGV, &(struct sigaction){.sa_handler = map_and_count}, NULL) == 0);
+    pthread_t thread = start(map_for_long, NULL);
+    sem_wait(&ready);
+    for (int i = 0; i < 200; i++) {
+        int before = count;
+        NEED(pthread_kill(thread, SIGSEGV) == 0);
+        while (count == before) sched_yield();
+    }
+    is_over = 1;
+    finish(thread);
+    SAY("%d\n", (int)count);
+}
+
+static pthread_barrier_t barrier;
+static void other_handler(int signal) {
+    (void)signal;
+}
+
+static void *set_actions(void *handler) {
+    long differences = 0;
+    for (int i = 0; i < 500; i++) {
+        struct sigaction action = {.sa_handler = (void (*)(int))handler}, seen;
+        pthread_barrier_wait(&barrier);
+        NEED(sigaction(SIGUSR1, &action, NULL) == 0);
+        pthread_barrier_wait(&barrier);
+        NEED(sigaction(SIGUSR1, NULL, &seen) == 0);
+        static void (*handlers[2])(int);
+        handlers[action.sa_handler == count_one] = seen.sa_handler;
+        pthread_barrier_wait(&barrier);
+        differences += handlers[0] != handlers[1];
+    }
+    return (void *)differences;
+}
+
+static void threads_agree_on_an_action(void) {
+    NEED(pthread_barrier_init(&barrier, NULL, 2) == 0);
+    pthread_t one = start(set_actions, count_one), other = start(set_actions, other_handler);
+    long differences = (long)finish(one);
+    differences += (long)finish(other);
+    SAY("%ld\n", differences);
+}
+
+static unsigned char *shared;
+static void *use_shared(void *with) {
+    sem_post(&ready);
+    sem_wait(&go);
+    shared[page]++;
+    return with;
+}
+
+static void shared_memory_outlives_all_descriptors(void) {
+    begin();
+    pthread_t thread = start(use_shared, NULL);
+    sem_wait(&ready);
+    shared = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    NEED(shared != MAP_FAILED);
+    shared[page] = 41;
+    for (int file = 3; file < 70000; file++) close(file);
+    int null = open("/dev/null", O_RDWR);
+    for (int file = 500; file < 40000; file++) dup2(null, file);
+    SAY_CALL(close_range(3, 100000, 0));
+    SAY_CALL(close_range(40000, 100000, 0));
+    sem_post(&go);
+    finish(thread);
+    SAY("%d\n", shared[page]);
+}
+
+static void advice_keeps_what_a_file_has(void) {
+    char path[] = "/tmp/sharing-XXXXXX";
+    int file = mkstemp(path);
+    NEED(file >= 0 && unlink(path) == 0 && ftruncate(file, 2 * page) == 0 && pwrite(file, "kept", 4, page) == 4);
+    char *at = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    NEED(at != MAP_FAILED && madvise(at, 2 * page, MADV_DONTNEED) == 0);
+    SAY("%s\n", at + page);
+}
+
+static int in_clone(void *value) {
+    return *(int *)value + 1;
+}
+
+static void a_process_has_the_stack_that_it_is_given(void) {
+    static char stack[64 << 10] __attribute__((aligned(16)));
+    int value = 4;
+    pid_t child = clone(in_clone, stack + sizeof stack, SIGCHLD, &value);
+    NEED(child > 0);
+    say_end("the clone", child);
+}
+
+static pthread_t first;
+static void *join_first(void *status) {
+    void *result;
+    NEED(pthread_join(first, &result) == 0);
+    exit((int)(intptr_t)status + (int)(intptr_t)result);
+}
+
+static void the_first_thread_of_a_child_is_joined(void) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        first = pthread_self();
+        start(join_first, (void *)3);
+        pthread_exit((void *)4);
+    }
+    say_end("the child", child);
+}
+
+static char **arguments;
+static void *execute(void *is_last) {
+    if (is_last) pthread_join(first, NULL);
+    execv("/bin/sh", arguments);
+    return NULL;
+}
+
+static void say_execution(int is_last) {
+    char *words[] = {"sh", "-c", "echo executed; exit 4", NULL};
+    unsigned char *pages = map_pages(2);
+    NEED(munmap(pages + page, page) == 0);
+    arguments = memcpy(pages + page - sizeof words, words, sizeof words);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        first = pthread_self();
+        start(execute, is_last ? &first : NULL);
+        while (!is_last) pause();
+        pthread_exit(NULL);
+    }
+    say_end("the child", child);
+}
+
+static void the_list_of_arguments_may_end_with_a_page(void) {
+    say_execution(0);
+}
+
+static void the_last_thread_may_execute(void) {
+    say_execution(1);
+}
+
+static volatile pid_t other;
+static void *say_own(void *with) {
+    other = gettid();
+    return touch_and_wait(with);
+}
+
+static void paths_of_threads_may_be_long(void) {
+    begin();
+    map_regions();
+    pthread_t thread = start(say_own, NULL);
+    sem_wait(&ready);
+    for (int length = 30; length < 63; length++) {
+        char path[200], slashes[200];
+        memset(slashes, '/', sizeof slashes);
+        int written = snprintf(path, sizeof path, "/proc/self/task/%d", other);
+        snprintf(path + written, sizeof path - written, "%.*scomm", length - written - 4 < 1 ? 1 : length - written - 4, slashes);
+        int file = open(path, O_RDONLY);
+        NEED(file >= 0 && close(file) == 0);
+    }
+    sem_post(&go);
+    finish(thread);
+    SAY("opened\n");
+}
+
+// Reads that are interrupted by a handler, while another thread unmaps memory that this one has used.
+static void *read_for_long(void *with) {
+    long interrupted = 0;
+    touch_regions();
+    // A call that names no memory. Later ones find all of it.
+    getuid();
+    other = gettid();
+    for (int i = 0; i < REGIONS; i++) {
+        char byte;
+        sem_post(&ready);
+        interrupted += read(ends[0], &byte, 1) == -1 && errno == EINTR;
+    }
+    return with ? with : (void *)interrupted;
+}
+
+static void *unmap_one_by_one(void *with) {
+    for (int i = 0; i < REGIONS; i++) {
+        sem_wait(&go);
+        NEED(munmap(regions[i], page) == 0);
+    }
+    return with;
+}
+
+static void an_interruption_is_not_lost(void) {
+    begin();
+    NEED(pipe(ends) == 0 && sigaction(SIGUSR1, &(struct sigaction){.sa_handler = count_one}, NULL) == 0);
+    map_regions();
+    touch_regions();
+    pthread_t unmapper = start(unmap_one_by_one, NULL), reader = start(read_for_long, NULL);
+    for (int i = 0; i < REGIONS; i++) {
+        sem_wait(&ready);
+        until_asleep(other);
+        sem_post(&go);
+        NEED(pthread_kill(reader, SIGUSR1) == 0);
+    }
+    SAY("%ld\n", (long)finish(reader));
+    finish(unmapper);
+}
+
+RULES(RULE(any_action_may_be_set), RULE(a_handler_keeps_its_stack), RULE(a_thread_that_blocks_all_gives_memory_up),
+      RULE(the_kernel_may_write_where_any_thread_gave_the_right), RULE(a_sent_fault_meets_any_call),
+      RULE(threads_agree_on_an_action), RULE(shared_memory_outlives_all_descriptors), RULE(advice_keeps_what_a_file_has),
+      RULE(a_process_has_the_stack_that_it_is_given), RULE(the_first_thread_of_a_child_is_joined),
+      RULE(the_list_of_arguments_may_end_with_a_page), RULE(the_last_thread_may_execute), RULE(paths_of_threads_may_be_long),
+      RULE(an_interruption_is_not_lost))
