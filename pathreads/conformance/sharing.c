@@ -360,9 +360,41 @@ static void an_interruption_is_not_lost(void) {
     finish(unmapper);
 }
 
+static volatile long *numbers;
+static const long last_number = 2000 * 512;
+static void *count_in_order(void *with) {
+    for (long i = 1; !is_over; i++) {
+        numbers[0] = i;
+        numbers[last_number - 1] = i;
+        if (i == 1) sem_post(&ready);
+    }
+    return with;
+}
+
+static void a_child_has_a_copy_of_one_moment(void) {
+    begin();
+    numbers = (long *)map_pages(2000);
+    for (long i = 0; i < last_number; i += 512) numbers[i] = 1;
+    pthread_t thread = start(count_in_order, NULL);
+    sem_wait(&ready);
+    int wrong = 0, status;
+    for (int i = 0; i < 30; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            long ahead = numbers[0] - numbers[last_number - 1];
+            _exit(ahead != 0 && ahead != 1);
+        }
+        NEED(waitpid(child, &status, 0) == child);
+        wrong += status != 0;
+    }
+    is_over = 1;
+    finish(thread);
+    SAY("%d\n", wrong);
+}
+
 RULES(RULE(any_action_may_be_set), RULE(a_handler_keeps_its_stack), RULE(a_thread_that_blocks_all_gives_memory_up),
       RULE(the_kernel_may_write_where_any_thread_gave_the_right), RULE(a_sent_fault_meets_any_call),
       RULE(threads_agree_on_an_action), RULE(shared_memory_outlives_all_descriptors), RULE(advice_keeps_what_a_file_has),
       RULE(a_process_has_the_stack_that_it_is_given), RULE(the_first_thread_of_a_child_is_joined),
       RULE(the_list_of_arguments_may_end_with_a_page), RULE(the_last_thread_may_execute), RULE(paths_of_threads_may_be_long),
-      RULE(an_interruption_is_not_lost))
+      RULE(an_interruption_is_not_lost), RULE(a_child_has_a_copy_of_one_moment))

@@ -1,6 +1,6 @@
-//! `fork`: the parent copies the program's memory and the record before it calls `clone`, so the child waits
-//! for no other process. The child has no other members. It begins with nothing mapped, on a stack of the
-//! runtime, because the memory that it inherits is its parent's.
+//! `fork`: the parent copies the program's memory, while all other members are stopped, and the record before
+//! it calls `clone`, so the child waits for no other process. The child has no other members. It begins with
+//! nothing mapped, on a stack of the runtime, because the memory that it inherits is its parent's.
 //!
 //! A child of `vfork` uses the memory of the member that made it, and needs none of this.
 
@@ -54,7 +54,9 @@ pub fn make(frame: &mut Frame, flags: u64, stack: u64, words: [u64; 2]) -> u64 {
     // SAFETY: the frame fits, and its size keeps the stack aligned.
     unsafe { copy.write(Frame { rsp: stack, ..frame.clone() }) };
     let made = super::locked(|record| {
-        let memory = with_file(c"program", 1 << 47, |memory| copy_memory(record, memory))?;
+        let memory = with_file(c"program", 1 << 47, |memory| {
+            super::with_others_stopped(|| copy_memory(record, memory))
+        })?;
         let area = with_file(c"control", size_of::<Control>() as u64, copy_control);
         let result = area.map(|area| {
             NEW_MEMORY.store(memory, Ordering::Relaxed);

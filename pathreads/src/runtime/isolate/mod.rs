@@ -78,6 +78,8 @@ pub enum Request {
     Protect { start: u64, end: u64 },
     /// Set the action of a signal.
     Act { signal: u64, action: [u64; 4] },
+    /// Answer, and wait while `stops` has this value.
+    Stop { value: u32 },
 }
 
 /// The control area, which all members share.
@@ -94,6 +96,8 @@ struct Control {
     status: AtomicU64,
     /// The process that made the program.
     parent: AtomicU32,
+    /// Odd while all members but one are stopped. They sleep here.
+    stops: AtomicU32,
     /// Counts members that were made. The watcher sleeps here.
     made: AtomicU32,
     /// The end of the heap.
@@ -457,7 +461,8 @@ fn serve() {
         return;
     }
     // SAFETY: the requester waits until `pending` is cleared.
-    match unsafe { *control().request.get() } {
+    let what = unsafe { *control().request.get() };
+    match what {
         Request::Unmap { start, end } => unmap_here(start, end),
         Request::Protect { start, end } => {
             // SAFETY: the requester holds the lock, and does not change the record until `pending` is
@@ -470,9 +475,29 @@ fn serve() {
                 .for_each(protect_here);
         }
         Request::Act { signal, action } => sigaction::set_here(signal, action),
+        Request::Stop { .. } => {}
     }
     pending.store(0, Ordering::Release);
     wake(pending);
+    if let Request::Stop { value } = what {
+        // Acquire pairs with the release in `with_others_stopped`.
+        while control().stops.load(Ordering::Acquire) == value {
+            wait(&control().stops, value, 10 * MILLISECOND);
+        }
+    }
+}
+
+/// Runs `f`, which copies the program's memory, while all other members are stopped. A copy that is made
+/// while they write would have what one wrote last, and not what it wrote before. The lock is held.
+fn with_others_stopped<R>(f: impl FnOnce() -> R) -> R {
+    let stops = &control().stops;
+    let value = stops.fetch_add(1, Ordering::Relaxed) + 1;
+    request(others(), Request::Stop { value });
+    let result = f();
+    // Release pairs with the acquire in `serve`.
+    stops.store(value + 1, Ordering::Release);
+    wake(stops);
+    result
 }
 
 /// Handles SIGSTKFLT.
