@@ -360,6 +360,21 @@ static void an_interruption_is_not_lost(void) {
     finish(unmapper);
 }
 
+static void *say_parent(void *with) {
+    pid_t own = getpid(), child = fork();
+    if (child == 0) _exit(getppid() == own);
+    say_end("the forked", child);
+    child = vfork();
+    if (child == 0) _exit(getppid() == own);
+    say_end("the vforked", child);
+    return with;
+}
+
+static void the_parent_is_the_process(void) {
+    finish(start(say_parent, NULL));
+    say_parent(NULL);
+}
+
 static volatile long *numbers;
 static const long last_number = 2000 * 512;
 static void *count_in_order(void *with) {
@@ -397,4 +412,5 @@ RULES(RULE(any_action_may_be_set), RULE(a_handler_keeps_its_stack), RULE(a_threa
       RULE(threads_agree_on_an_action), RULE(shared_memory_outlives_all_descriptors), RULE(advice_keeps_what_a_file_has),
       RULE(a_process_has_the_stack_that_it_is_given), RULE(the_first_thread_of_a_child_is_joined),
       RULE(the_list_of_arguments_may_end_with_a_page), RULE(the_last_thread_may_execute), RULE(paths_of_threads_may_be_long),
-      RULE(an_interruption_is_not_lost), RULE(a_child_has_a_copy_of_one_moment))
+      RULE(an_interruption_is_not_lost), RULE(a_child_has_a_copy_of_one_moment),
+      RULE(the_parent_is_the_process))

@@ -111,6 +111,10 @@ pub fn begin(frame: &mut Frame) {
     super::forget_maker();
     super::ME.store(0, Ordering::Relaxed);
     let control = control();
+    let maker = harmless!(nr::GETPPID).unwrap_or(0) as u32;
+    // The copied table has the members of the program that made this one.
+    control.parent.store(super::sender(maker), Ordering::Relaxed);
+    control.maker.store(maker, Ordering::Relaxed);
     for member in &control.members[..MOST_MEMBERS] {
         member.thread.store(0, Ordering::Relaxed);
         member.pending.store(0, Ordering::Relaxed);
@@ -118,7 +122,6 @@ pub fn begin(frame: &mut Frame) {
     control.members[0].thread.store(own_thread(), Ordering::Relaxed);
     control.ending.store(0, Ordering::Relaxed);
     control.lock.store(0, Ordering::Relaxed);
-    control.parent.store(harmless!(nr::GETPPID).unwrap_or(0) as u32, Ordering::Relaxed);
     super::SYNCED.store(u64::MAX, Ordering::Relaxed);
     thread::begin_process(frame.scratch[4]);
     super::locked(|record| {

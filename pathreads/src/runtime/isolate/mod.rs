@@ -94,8 +94,9 @@ struct Control {
     /// How the program ends: see `thread`.
     ending: AtomicU32,
     status: AtomicU64,
-    /// The process that made the program.
+    /// The process that made the program, and the task in it that did: another, if that was a member.
     parent: AtomicU32,
+    maker: AtomicU32,
     /// Odd while all members but one are stopped. They sleep here.
     stops: AtomicU32,
     /// Counts members that were made. The watcher sleeps here.
@@ -178,7 +179,9 @@ pub fn begin() {
     sys::close(area);
     control().members[0].thread.store(own_thread(), Ordering::Relaxed);
     control().heap_end.store(memory::HEAP, Ordering::Relaxed);
-    control().parent.store(harmless!(nr::GETPPID).unwrap_or(0) as u32, Ordering::Relaxed);
+    let maker = harmless!(nr::GETPPID).unwrap_or(0) as u32;
+    control().parent.store(maker, Ordering::Relaxed);
+    control().maker.store(maker, Ordering::Relaxed);
     memory::note_limit();
     IS_ON.store(1, Ordering::Relaxed);
 }

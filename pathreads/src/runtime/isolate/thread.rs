@@ -63,10 +63,14 @@ pub fn process() -> u64 {
 
 /// Returns the number of the process that made the program.
 pub fn parent() -> u64 {
-    if me() == 0 || !is_member() {
-        return harmless!(nr::GETPPID).unwrap_or(0);
-    }
-    u64::from(control().parent.load(Ordering::Relaxed))
+    let parent = harmless!(nr::GETPPID).unwrap_or(0) as u32;
+    let is_maker = parent == control().maker.load(Ordering::Relaxed);
+    u64::from(match (is_member(), me()) {
+        (false, _) => super::sender(parent),
+        // The parent of the others is the leader. When the leader's has ended, Linux has given it another.
+        (true, 0) if !is_maker => parent,
+        (true, _) => control().parent.load(Ordering::Relaxed),
+    })
 }
 
 /// Notes which word to clear at the end, and returns the thread's number.
