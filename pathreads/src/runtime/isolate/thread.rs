@@ -261,8 +261,10 @@ fn exit_thread(status: u64) -> ! {
 
 /// Has the leader wait for the end of the others: its process is the program's.
 fn leave_leader(word: u64, status: u64) -> ! {
+    // Asked before another member can go on and leave the table.
+    let is_last = !has_others();
     clear(word);
-    if !has_others() {
+    if is_last {
         exit_program(status);
     }
     LEFT_STATUS.store(status, Ordering::Relaxed);
