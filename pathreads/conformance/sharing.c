@@ -297,6 +297,22 @@ static void the_last_thread_may_execute(void) {
     say_execution(1);
 }
 
+static void *execute_file(void *words) {
+    fexecve(open("/bin/sh", O_RDONLY), words, environ);
+    return NULL;
+}
+
+static void any_thread_may_execute_a_file(void) {
+    char *words[] = {"sh", "-c", "echo executed; exit 5", NULL};
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        start(execute_file, words);
+        for (;;) pause();
+    }
+    say_end("the child", child);
+}
+
 static volatile pid_t other;
 static void *say_own(void *with) {
     other = gettid();
@@ -413,4 +429,4 @@ RULES(RULE(any_action_may_be_set), RULE(a_handler_keeps_its_stack), RULE(a_threa
       RULE(a_process_has_the_stack_that_it_is_given), RULE(the_first_thread_of_a_child_is_joined),
       RULE(the_list_of_arguments_may_end_with_a_page), RULE(the_last_thread_may_execute), RULE(paths_of_threads_may_be_long),
       RULE(an_interruption_is_not_lost), RULE(a_child_has_a_copy_of_one_moment),
-      RULE(the_parent_is_the_process))
+      RULE(the_parent_is_the_process), RULE(any_thread_may_execute_a_file))

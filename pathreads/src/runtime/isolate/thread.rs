@@ -437,9 +437,13 @@ pub extern "C" fn watch() -> ! {
 /// Has the watcher execute a program. Errors that can be seen before are the kernel's.
 pub extern "C" fn execute(frame: &mut Frame) -> Then {
     let path = frame.call[if frame.call[0] == nr::EXECVEAT { 2 } else { 1 }];
-    let is_by_path = crate::exec::is_by_path(frame);
-    if !is_by_path || !crate::exec::can_be_loaded(path, crate::exec::SCRIPTS) {
-        if !is_by_path || harmless!(nr::ACCESS, path, 1).is_ok() {
+    if !crate::exec::is_by_path(frame) {
+        // As on Linux before 3.19. Libraries then name the descriptor's file in /proc.
+        frame.rax = Errno::ENOSYS.to_result();
+        return Then::Return;
+    }
+    if !crate::exec::can_be_loaded(path, crate::exec::SCRIPTS) {
+        if harmless!(nr::ACCESS, path, 1).is_ok() {
             frame.rax = refuse(b"execve by one of several threads of what Linux alone can load").to_result();
             return Then::Return;
         }
