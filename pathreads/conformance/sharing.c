@@ -68,7 +68,12 @@ static void map_on_its_stack(int signal) {
     volatile unsigned char room[20000];
     for (size_t i = 0; i < sizeof room; i++) room[i] = signal;
     sem_post(&go);
-    while (!is_over) NEED(munmap(map_pages(3), 3 * page) == 0);
+    while (!is_over) {
+        NEED(munmap(map_pages(3), 3 * page) == 0);
+        pid_t child = vfork();
+        if (child == 0) _exit(0);
+        NEED(waitpid(child, NULL, 0) == child);
+    }
     int wrong = 0;
     for (size_t i = 0; i < sizeof room; i++) wrong += room[i] != signal;
     SAY("%d\n", wrong);
@@ -76,7 +81,7 @@ static void map_on_its_stack(int signal) {
     NEED(mprotect(refused, page, PROT_READ | PROT_WRITE) == 0);
 }
 
-// A handler of a fault maps and unmaps while another thread unmaps memory that both have used.
+// A handler of a fault maps memory and makes children while another thread unmaps memory that both have used.
 static void a_handler_keeps_its_stack(void) {
     static char room[64 << 10];
     begin();

@@ -107,13 +107,17 @@ impl Clone {
 
 /// Handles the calls that make a child.
 pub extern "C" fn spawn(frame: &mut Frame) -> Then {
-    let clone = match Clone::of(frame) {
+    let mut clone = match Clone::of(frame) {
         Ok(clone) => clone,
         Err(error) => {
             frame.rax = error.to_result();
             return Then::Return;
         }
     };
+    if isolate::is_on() && clone.shares_stack() && isolate::is_signal_stack(frame.rsp) {
+        // The parent of a `vfork` goes on from another stack, and would lose its handler's by a request.
+        clone.flags &= !(CLONE_VM | CLONE_VFORK);
+    }
     if clone.flags & (CLONE_VM | CLONE_VFORK) == CLONE_VM {
         patch::begin_threads();
     }
