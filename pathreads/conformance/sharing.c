@@ -396,6 +396,60 @@ static void the_parent_is_the_process(void) {
     say_parent(NULL);
 }
 
+// Signals that were set while it waited are its parent's.
+static void *wait_in_vfork(void *with) {
+    touch_regions();
+    sem_post(&ready);
+    pid_t child = vfork();
+    if (child == 0) {
+        char byte;
+        _exit(read(ends[0], &byte, 1) == 1 ? byte : 0);
+    }
+    say_end("the child", child);
+    NEED(raise(SIGUSR1) == 0);
+    SAY("%d\n", (int)count);
+    return with;
+}
+
+static void a_child_of_vfork_may_wait(void) {
+    begin();
+    NEED(pipe(ends) == 0);
+    map_regions();
+    pthread_t thread = start(wait_in_vfork, NULL);
+    sem_wait(&ready);
+    unmap_regions();
+    NEED(sigaction(SIGUSR1, &(struct sigaction){.sa_handler = count_one}, NULL) == 0);
+    NEED(write(ends[1], "a", 1) == 1);
+    finish(thread);
+}
+
+static void *spawn_many(void *with) {
+    char *words[] = {"true", NULL};
+    long wrong = 0;
+    for (int i = 0; i < 60; i++) {
+        pid_t child;
+        int status = 1;
+        NEED(posix_spawnp(&child, i % 2 ? "true" : "/no/such/program", NULL, NULL, words, environ) == (i % 2 ? 0 : ENOENT));
+        if (i % 2) NEED(waitpid(child, &status, 0) == child);
+        wrong += i % 2 && status != 0;
+    }
+    is_over = 1;
+    return with ? with : (void *)wrong;
+}
+
+static void *set_for_long(void *with) {
+    while (!is_over) NEED(sigaction(SIGUSR1, &(struct sigaction){.sa_handler = count_one}, NULL) == 0);
+    return with;
+}
+
+static void children_are_spawned_while_memory_goes(void) {
+    begin();
+    pthread_t mapper = start(map_for_long, NULL), setter = start(set_for_long, NULL);
+    SAY("%ld\n", (long)finish(start(spawn_many, NULL)));
+    finish(mapper);
+    finish(setter);
+}
+
 static volatile long *numbers;
 static const long last_number = 2000 * 512;
 static void *count_in_order(void *with) {
@@ -434,4 +488,4 @@ RULES(RULE(any_action_may_be_set), RULE(a_handler_keeps_its_stack), RULE(a_threa
       RULE(a_process_has_the_stack_that_it_is_given), RULE(the_first_thread_of_a_child_is_joined),
       RULE(the_list_of_arguments_may_end_with_a_page), RULE(the_last_thread_may_execute), RULE(paths_of_threads_may_be_long),
       RULE(an_interruption_is_not_lost), RULE(a_child_has_a_copy_of_one_moment),
-      RULE(the_parent_is_the_process), RULE(any_thread_may_execute_a_file))
+      RULE(the_parent_is_the_process), RULE(a_child_of_vfork_may_wait), RULE(children_are_spawned_while_memory_goes), RULE(any_thread_may_execute_a_file))

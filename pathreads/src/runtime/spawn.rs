@@ -122,10 +122,13 @@ pub extern "C" fn spawn(frame: &mut Frame) -> Then {
         patch::begin_threads();
     }
     frame.scratch[0] = clone.flags;
+    // A signal's frame of the child must not lie over those of a handler of its parent.
+    frame.scratch[5] = u64::from(isolate::is_on() && !isolate::is_signal_stack(frame.rsp));
     let is_over = clone.flags & CLONE_VFORK != 0;
     frame.rax = if clone.shares_stack() { share(frame, &clone) } else { separate(frame, clone) };
     if is_over {
         stack::give_back(frame.rax);
+        forget_child(frame);
     }
     Then::Return
 }
@@ -267,8 +270,18 @@ pub extern "C" fn in_child(frame: &mut Frame) {
     if flags & CLONE_CLEAR_SIGHAND != 0 {
         sigaction::install();
     }
+    if frame.scratch[5] != 0 && is_vfork(flags) {
+        isolate::begin_child();
+    }
     dispatch_calls();
     frame.rax = 0;
+}
+
+/// Forgets a child of `vfork` that has ended or executed a program.
+fn forget_child(frame: &Frame) {
+    if frame.scratch[5] != 0 {
+        isolate::forget_child();
+    }
 }
 
 /// Goes on in the parent after a call that shared the stack. With `CLONE_VFORK` the child does not use
@@ -281,6 +294,9 @@ pub extern "C" fn in_parent(frame: &mut Frame, result: u64) -> ! {
     // The child's, if it executed a program, and the one that this thread left.
     stack::give_back(result);
     stack::give_back(frame.scratch[2]);
+    if is_over {
+        forget_child(frame);
+    }
     // SAFETY: the memory below the program's stack and red zone is free, as it was at the call. Signals
     // are blocked until the frame's mask is set, by the last that is done before the program goes on.
     unsafe {

@@ -62,6 +62,7 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
         nr::EXIT_GROUP => return Some(stack::with(frame, thread::exit_all)),
         nr::EXECVE | nr::EXECVEAT => {
             sync();
+            super::end_child();
             return if thread::may_execute() { None } else { Some(stack::with(frame, thread::execute)) };
         }
         nr::SIGALTSTACK => exchange_stack(a, b),

@@ -118,6 +118,7 @@ pub fn begin(frame: &mut Frame) {
     for member in &control.members[..MOST_MEMBERS] {
         member.thread.store(0, Ordering::Relaxed);
         member.pending.store(0, Ordering::Relaxed);
+        member.child.store(0, Ordering::Relaxed);
     }
     control.members[0].thread.store(own_thread(), Ordering::Relaxed);
     control.ending.store(0, Ordering::Relaxed);

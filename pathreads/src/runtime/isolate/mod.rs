@@ -20,8 +20,8 @@
 //! 3. *A request is answered before the lock is released.* The requester writes it, sets `pending` of each
 //!    member (release, which pairs with the acquire in [`serve`]) and sends SIGSTKFLT. The member does what
 //!    is asked and clears `pending` (release, which pairs with the acquire in [`request`]). SIGSTKFLT is
-//!    never blocked, so a member that waits for the lock answers too. A call that it interrupted is made
-//!    again (`entry`).
+//!    never blocked, so a member that waits for the lock answers too. A call that it interrupted
+//!    is made again (`entry`). For a member that sleeps in `vfork` its child answers, until it executes.
 //! 4. *Only the holder of the lock makes requests*, so there is one at a time, and the record does not change
 //!    while members read it to serve.
 //! 5. *A member that has the lock, or waits for it, runs no handler of the program* ([`holds_back`]), which
@@ -37,7 +37,9 @@ pub mod memory;
 pub mod thread;
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use core::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
+};
 
 use abi::Errno;
 use pathreads::record::{Full, MOST_MEMBERS, Members, NO_FILE, Record, Region};
@@ -64,6 +66,8 @@ struct Member {
     thread: AtomicU32,
     /// [`ASKED`] while a request waits for it, [`SERVING`] while it serves.
     pending: AtomicU32,
+    /// A child of `vfork` that can answer for it, because it sleeps until the child ends or executes, or 0.
+    child: AtomicU32,
 }
 
 const ASKED: u32 = 1;
@@ -432,10 +436,14 @@ fn request(members: Members, what: Request) {
     // SAFETY: the lock is held, and no member is asked.
     unsafe { control().request.get().write(what) };
     for member in members.iter().filter(is_there) {
-        let Member { thread, pending } = &control().members[member];
+        let Member { thread, pending, child } = &control().members[member];
         pending.store(ASKED, Ordering::Release);
-        let thread = u64::from(thread.load(Ordering::Relaxed));
-        let _ = harmless!(nr::TGKILL, thread, thread, SIGSTKFLT);
+        // Pairs with the fence in `begin_child`: the child is seen here, or it sees that it is asked.
+        fence(Ordering::SeqCst);
+        let tasks = [thread, child].map(|task| u64::from(task.load(Ordering::Relaxed)));
+        for task in tasks.into_iter().filter(|task| *task != 0) {
+            let _ = harmless!(nr::TGKILL, task, task, SIGSTKFLT);
+        }
         control().requests.fetch_add(1, Ordering::Relaxed);
     }
     for member in members.iter().filter(is_there) {
@@ -477,7 +485,8 @@ fn serve() {
                 .filter(|region| region.holders.has(me()))
                 .for_each(protect_here);
         }
-        Request::Act { signal, action } => sigaction::set_here(signal, action),
+        Request::Act { signal, action } if is_member() => sigaction::set_here(signal, action),
+        Request::Act { signal, action } => note_action(signal, action),
         Request::Stop { .. } => {}
     }
     pending.store(0, Ordering::Release);
@@ -488,6 +497,48 @@ fn serve() {
             wait(&control().stops, value, 10 * MILLISECOND);
         }
     }
+}
+
+/// Has this child of `vfork` answer for its parent, whose memory it has.
+pub fn begin_child() {
+    control().members[me()].child.store(own_thread(), Ordering::Relaxed);
+    fence(Ordering::SeqCst);
+    serve();
+}
+
+/// Ends that, before the child ends or executes a program, where the signal of a request would be its end.
+fn end_child() {
+    let child = &control().members[me()].child;
+    if child.load(Ordering::Relaxed) == own_thread() {
+        locked(|_| child.store(0, Ordering::Relaxed));
+    }
+}
+
+/// Forgets a child of `vfork`, in its parent, and sets the actions that the child has noted.
+pub fn forget_child() {
+    control().members[me()].child.store(0, Ordering::Relaxed);
+    if NOTED.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    locked(|_| {
+        let signals = NOTED.swap(0, Ordering::Relaxed);
+        for (index, action) in ACTIONS.iter().enumerate().filter(|(index, _)| signals >> index & 1 != 0) {
+            sigaction::set_here(index as u64 + 1, action.each_ref().map(|word| word.load(Ordering::Relaxed)));
+        }
+    });
+}
+
+/// The actions that a child of `vfork` was asked to set, by signal. It has actions of its own.
+static ACTIONS: [[AtomicU64; 4]; 64] = [const { [const { AtomicU64::new(0) }; 4] }; 64];
+
+/// The set of their signals.
+static NOTED: AtomicU64 = AtomicU64::new(0);
+
+/// Notes an action for the parent of this child of `vfork`, which has the same memory.
+fn note_action(signal: u64, action: [u64; 4]) {
+    let Some(noted) = ACTIONS.get(signal as usize - 1) else { return };
+    noted.iter().zip(action).for_each(|(noted, word)| noted.store(word, Ordering::Relaxed));
+    NOTED.fetch_or(1 << (signal - 1), Ordering::Relaxed);
 }
 
 /// Runs `f`, which copies the program's memory, while all other members are stopped. A copy that is made

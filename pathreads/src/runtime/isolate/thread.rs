@@ -154,6 +154,7 @@ pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
         };
         CLEARED_NEXT.store(cleared, Ordering::Relaxed);
         control().members[member].pending.store(0, Ordering::Relaxed);
+        control().members[member].child.store(0, Ordering::Relaxed);
         // The child knows its number from its first instruction on, because a request may interrupt any. This
         // member gets none meanwhile, as it holds the lock.
         let own = super::ME.swap(member, Ordering::Relaxed);
@@ -202,6 +203,7 @@ pub fn begin() {
 /// Ends this member, as `exit` does for a thread.
 pub extern "C" fn exit(frame: &mut Frame) -> Then {
     if !is_member() {
+        super::end_child();
         sys::exit(frame.call[1]);
     }
     let word = CLEARED.swap(0, Ordering::Relaxed);
@@ -288,6 +290,7 @@ static PARKED: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::ne
 pub extern "C" fn exit_all(frame: &mut Frame) -> Then {
     let status = frame.call[1];
     if !is_member() {
+        super::end_child();
         sys::exit(status);
     }
     if me() == 0 {
