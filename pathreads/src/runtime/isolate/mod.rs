@@ -305,7 +305,10 @@ fn locked<R>(f: impl FnOnce(&mut Record) -> R) -> R {
 /// Runs `f` with the record, under the lock. The caller has blocked signals: a handler of the program could
 /// not take the lock. The two that cannot be blocked are held back ([`holds_back`]).
 fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
-    IN_RECORD.store(true, Ordering::Relaxed);
+    let is_member = !thread::is_watcher();
+    if is_member {
+        IN_RECORD.store(true, Ordering::Relaxed);
+    }
     // This member's own handlers see the mark before the lock is taken, and until it is released.
     compiler_fence(Ordering::SeqCst);
     lock();
@@ -315,6 +318,9 @@ fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
     control().holder.store(0, Ordering::Relaxed);
     unlock();
     compiler_fence(Ordering::SeqCst);
+    if !is_member {
+        return result;
+    }
     IN_RECORD.store(false, Ordering::Relaxed);
     if HELD_BACK.load(Ordering::Relaxed) != 0 {
         let signals = HELD_BACK.swap(0, Ordering::Relaxed);
@@ -324,7 +330,8 @@ fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
     result
 }
 
-/// Whether this member has the lock, or waits for it.
+/// Whether this member has the lock, or waits for it. The watcher does not say so, because the leader's own
+/// thread reads the same word.
 static IN_RECORD: AtomicBool = AtomicBool::new(false);
 
 /// The signals, by number, that were sent to this member meanwhile.
@@ -341,7 +348,8 @@ fn forget_maker() {
 /// ends the program. Returns whether the signal is dealt with.
 pub fn holds_back(signal: i32, code: i32) -> bool {
     let signal = signal as u64;
-    if !IN_RECORD.load(Ordering::Relaxed) || !matches!(signal, SIGBUS | SIGSEGV) {
+    let is_fault = matches!(signal, SIGBUS | SIGSEGV);
+    if !is_fault || !IN_RECORD.load(Ordering::Relaxed) || thread::is_watcher() {
         return false;
     }
     if code > 0 {
