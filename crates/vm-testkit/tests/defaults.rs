@@ -4,12 +4,15 @@
 use std::sync::Mutex;
 
 use fuzzing::attempt;
-use percore::threads::enter;
-use percore::{CoreId, CoreSet, Pinned, pin};
+use percore::threads::enter_any;
+use percore::{CoreSet, Pinned, pin};
 use vm::{
     Access, BackingNum, Backings, CompressedNum, FrameNum, Frames, Mmu, OutOfMemory, PageNum, PageRange,
     Prot, Shot, Tables,
 };
+
+/// Test threads of this binary play different ones.
+const CORES: usize = 8;
 
 /// A machine with small frames only.
 struct Small;
@@ -63,7 +66,7 @@ impl Mmu for Cleared {
 #[test]
 fn a_machine_of_small_frames_offers_none_that_are_huge_and_compresses_nothing() {
     assert!(!Small.allows_huge(true) && !Small.allows_huge(false));
-    let _core = enter(CoreId::new(0));
+    let _core = enter_any(CORES);
     assert_eq!([Small.alloc_huge(&pin(), true), Small.alloc_huge_raw(&pin(), true)], [None, None]);
     assert_eq!(Small.compress(&pin(), FRAME), None);
 }
@@ -85,7 +88,7 @@ fn what_a_machine_does_not_have_is_not_asked_for() {
         |pin| _ = Small.frame(pin, BackingNum::new(1), PageNum::new(1), Access::Read),
         |pin| Backings::adjust(&Small, pin, BackingNum::new(1), 1),
     ];
-    let _core = enter(CoreId::new(0));
+    let _core = enter_any(CORES);
     for (at, call) in calls.into_iter().enumerate() {
         let message = attempt(|| call(&pin())).unwrap_err();
         assert!(message.contains("implements this method"), "call {at}: {message}");
@@ -94,7 +97,7 @@ fn what_a_machine_does_not_have_is_not_asked_for() {
 
 #[test]
 fn runs_are_cleared_one_by_one() {
-    let (_core, mmu) = (enter(CoreId::new(0)), Cleared::default());
+    let (_core, mmu) = (enter_any(CORES), Cleared::default());
     let runs = [1, 5].map(|start| PageRange::new(PageNum::new(start), 2).unwrap());
     mmu.clear_all(&pin(), &runs);
     assert_eq!(*mmu.0.lock().unwrap(), runs);
