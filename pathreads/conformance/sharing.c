@@ -1,5 +1,5 @@
-// Rules of what threads share and have each for itself, in cases in which threads with address spaces of their own could
-// be told from others.
+// Rules of what threads share and what each has for itself. Threads with address spaces of their own could be
+// told from others in these cases.
 #include "rule.h"
 
 #define REGIONS 200

@@ -194,8 +194,8 @@ fn private_copies_of_a_file_leave_and_the_file_s_pages_do_not() {
     }
 }
 
-#[test]
-fn a_huge_page_leaves_page_by_page_and_comes_together_again() {
+/// Runs `test` with a huge page that was written to, and its pages.
+fn on_huge(test: impl Fn(&World, &Pinned, PageRange)) {
     for tables in RADIX {
         let world = World::radix(Setup::new(), tables);
         world.frames().offer_huge(true);
@@ -204,35 +204,30 @@ fn a_huge_page_leaves_page_by_page_and_comes_together_again() {
             world.map(pin, Placement::Fixed(block.start()), HUGE_PAGES, RW, Shows::Zeroes).unwrap();
             world.store(pin, page(START), 1, token(START)).unwrap();
             assert_eq!(world.count(Event::HugeFault), 1);
-            assert_eq!(
-                (turn(&world, pin), huge(&world, pin, block)),
-                (0, HUGE_PAGES),
-                "whole until it is idle"
-            );
-            assert_eq!((turn(&world, pin), huge(&world, pin, block)), (HUGE_PAGES, 0));
-            world.space.collapse(pin, block.start()).unwrap();
-            assert_eq!((world.frames().compressed(), resident(&world, pin, block).alone), (0, HUGE_PAGES));
-            assert_eq!(world.load(pin, page(START), 1), Ok(token(START)));
+            test(&world, pin, block);
         });
         world.finish();
     }
 }
 
 #[test]
+fn a_huge_page_leaves_page_by_page_and_comes_together_again() {
+    on_huge(|world, pin, block| {
+        assert_eq!((turn(world, pin), huge(world, pin, block)), (0, HUGE_PAGES), "whole until it is idle");
+        assert_eq!((turn(world, pin), huge(world, pin, block)), (HUGE_PAGES, 0));
+        world.space.collapse(pin, block.start()).unwrap();
+        assert_eq!((world.frames().compressed(), resident(world, pin, block).alone), (0, HUGE_PAGES));
+        assert_eq!(world.load(pin, page(START), 1), Ok(token(START)));
+    });
+}
+
+#[test]
 fn a_huge_page_that_is_locked_stays_whole() {
-    for tables in RADIX {
-        let world = World::radix(Setup::new(), tables);
-        world.frames().offer_huge(true);
-        world.machine.on(0, |pin| {
-            let block = PageRange::new(page(1 << 18), HUGE_PAGES).unwrap();
-            world.map(pin, Placement::Fixed(block.start()), HUGE_PAGES, RW, Shows::Zeroes).unwrap();
-            world.store(pin, page(START), 1, token(START)).unwrap();
-            world.space.advise(pin, block, Flags::LOCKED, Flags::NONE).unwrap();
-            assert_eq!((turn(&world, pin), turn(&world, pin)), (0, 0));
-            assert_eq!(huge(&world, pin, block), HUGE_PAGES);
-        });
-        world.finish();
-    }
+    on_huge(|world, pin, block| {
+        world.space.advise(pin, block, Flags::LOCKED, Flags::NONE).unwrap();
+        assert_eq!((turn(world, pin), turn(world, pin)), (0, 0));
+        assert_eq!(huge(world, pin, block), HUGE_PAGES);
+    });
 }
 
 #[test]

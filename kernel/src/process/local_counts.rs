@@ -11,7 +11,7 @@
 //! must be right.
 
 use alloc::sync::{Arc, Weak};
-use core::{mem, ptr};
+use core::mem;
 
 use sync::SpinLock;
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -61,14 +61,17 @@ impl LocalCounts {
         };
         region.set(file.name(), first, pages);
         self.added.store(added + 1, Ordering::Relaxed);
-        let replaced = mem::replace(place, Arc::downgrade(file));
-        if files.iter().filter(|other| is(other, file)).count() == 1 && !is(&replaced, file) {
+        let new = Arc::downgrade(file);
+        let replaced = mem::replace(place, new.clone());
+        let regions_of = |file: &Weak<PageCache>| files.iter().filter(|other| other.ptr_eq(file)).count();
+        let is_new = regions_of(&new) == 1 && !replaced.ptr_eq(&new);
+        let is_gone = regions_of(&replaced) == 0;
+        // A file may be freed with the reference below, which must not happen under the lock.
+        drop(files);
+        if is_new {
             file.add_sharer(1);
         }
-        let replaced = replaced.upgrade().filter(|old| !files.iter().any(|other| is(other, old)));
-        // The file may go with this reference.
-        drop(files);
-        if let Some(old) = replaced {
+        if let Some(old) = replaced.upgrade().filter(|_| is_gone) {
             old.add_sharer(-1);
         }
     }
@@ -92,10 +95,6 @@ impl Drop for LocalCounts {
             }
         }
     }
-}
-
-fn is(weak: &Weak<PageCache>, file: &Arc<PageCache>) -> bool {
-    ptr::eq(weak.as_ptr(), Arc::as_ptr(file))
 }
 
 impl Region {
