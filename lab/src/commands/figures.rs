@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use super::output::Output;
+use crate::figures::boots;
 use crate::figures::compact::Compact;
 use crate::figures::compare::{Comparison, File};
 use crate::figures::identity::{self, Identity};
@@ -29,7 +30,7 @@ const SIZES: [&[u16]; 2] = [&[1, 2, 4, 8, 16], &[1, 2]];
 Draws the figures of the RadixVM paper (EuroSys 2013: fig4 to fig9, table2, tables) and of the Bonsai paper (ASPLOS 2012: fig13 to \
 fig18) from counts in metered guests and from the cost model; docs/results/figures.md says how. DIR gets index.html, figures.json, counts.json \
 (the compared counts in short, from which all is drawn), a picture of each plot, and a file for each guest that is done: a command that was stopped goes on where it was, unless kernel or programs \
-have changed. A program runs in two to 32 guests, until its mean counts are known.")]
+have changed. A program runs in two to 32 guests, until its mean counts are known, or in as many as --boots allows.")]
 pub struct Arguments {
     /// Only these figures
     #[arg(long, value_delimiter = ',', value_parser = figure, value_name = "FIGURE,...")]
@@ -46,6 +47,9 @@ pub struct Arguments {
     /// 1 and 2 CPUs unless --cpus is given, few rounds, one guest for each run
     #[arg(long)]
     quick: bool,
+    /// Boot at most N guests for each run, also where its mean counts are not known yet
+    #[arg(long, default_value_t = boots::MOST, value_parser = number_of_boots, value_name = "N")]
+    boots: usize,
     /// Text that a job of Metis, Psearchy or Dedup works on, about so much [default: 440K to 1M; as much as
     /// --memory holds]
     #[arg(long, value_parser = options::amount, value_name = "SIZE")]
@@ -64,7 +68,7 @@ pub struct Arguments {
     #[arg(long, num_args = 2, value_names = ["A.json", "B.json"])]
     compare: Option<Vec<PathBuf>>,
     /// Measure nothing: draw a counts.json
-    #[arg(long, value_name = "counts.json", conflicts_with_all = ["compare", "only", "cpus", "json", "quick", "fresh", "size"])]
+    #[arg(long, value_name = "counts.json", conflicts_with_all = ["compare", "only", "cpus", "json", "quick", "boots", "fresh", "size"])]
     draw: Option<PathBuf>,
     #[command(flatten)]
     guests: options::Guests,
@@ -73,6 +77,11 @@ pub struct Arguments {
 fn figure(id: &str) -> Result<&'static Figure, String> {
     let known = || figures::all().map(|figure| figure.id).collect::<Vec<_>>().join(", ");
     figures::all().find(|figure| figure.id == id).ok_or_else(|| format!("figures are {}", known()))
+}
+
+fn number_of_boots(word: &str) -> Result<usize, String> {
+    let number = word.parse().ok().filter(|number| (1..=boots::MOST).contains(number));
+    number.ok_or_else(|| format!("a number from 1 to {}", boots::MOST))
 }
 
 /// Measures what is not done yet, and draws all of it.
@@ -125,7 +134,7 @@ fn told(results: &Results, folder: &Path) -> String {
 
 /// Builds and fetches, so that what fails every run fails before the first.
 fn prepare(arguments: Arguments) -> Result<Job> {
-    let Arguments { only, cpus, report, quick, fresh, memory, size, publish, .. } = arguments;
+    let Arguments { only, cpus, report, quick, boots, fresh, memory, size, publish, .. } = arguments;
     place::checkout("radixvm bench figures")?;
     if publish {
         ensure!(
@@ -148,7 +157,7 @@ fn prepare(arguments: Arguments) -> Result<Job> {
     Ok(Job {
         figures: if only.is_empty() { figures::all().collect() } else { only },
         extent: Extent { cpus: sizes(cpus, quick), quick },
-        effort: Effort { quick, memory, size },
+        effort: Effort { quick, boots, memory, size },
         known: Known::load()?,
         store,
         identity,
@@ -171,6 +180,14 @@ mod tests {
     fn sizes_are_those_asked_for_each_once_or_few_for_a_quick_look() {
         assert_eq!(sizes(Some(vec![4, 1, 4]), true), [1, 4]);
         assert_eq!((sizes(None, true), sizes(None, false).len()), (vec![1, 2], 5));
+    }
+
+    #[test]
+    fn a_run_has_one_boot_at_least_and_32_at_most() {
+        assert_eq!((number_of_boots("1"), number_of_boots("32")), (Ok(1), Ok(32)));
+        for word in ["0", "33", "-1", "many"] {
+            assert_eq!(number_of_boots(word), Err("a number from 1 to 32".to_owned()));
+        }
     }
 
     #[test]

@@ -16,8 +16,8 @@ const ERRORS: [f64; 31] = [
     2.583, 2.567, 2.552, 2.539, 2.528, 2.518, 2.508, 2.500, 2.492, 2.485, 2.479, 2.473, 2.467, 2.462, 2.457,
     2.453,
 ];
-/// The most boots of a run.
-const MOST: usize = ERRORS.len() + 1;
+/// The most boots of a run, unless fewer are asked for.
+pub const MOST: usize = ERRORS.len() + 1;
 
 /// Returns whether there are enough boots: two, or three if rounds scatter, and more until every count is
 /// known. A quick run and a program's own report take one.

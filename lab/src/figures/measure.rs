@@ -53,6 +53,8 @@ const LEAST_ROUNDS: u64 = 256;
 pub struct Effort {
     /// Set for an eighth of the rounds, and one boot.
     pub quick: bool,
+    /// The most boots of a run.
+    pub boots: usize,
     /// Bytes of memory of every guest.
     pub memory: u64,
     /// Bytes of text for a job, if it is not the usual one.
@@ -144,10 +146,10 @@ mod tests {
             apart: 0,
         };
         let run = Run { on: RADIX, work, x: Some("7"), cpus: 1, metered: true };
-        let words = arguments(&run, Effort { quick: true, memory: 0, size: None }).unwrap();
+        let words = arguments(&run, Effort { quick: true, boots: 1, memory: 0, size: None }).unwrap();
         assert_eq!(words[..2], ["--x=7", "2"]);
         assert!(Path::new(&words[2]).is_file(), "{words:?}");
-        let large = Effort { quick: true, memory: 0, size: Some(1 << 30) };
+        let large = Effort { quick: true, boots: 1, memory: 0, size: Some(1 << 30) };
         let (words, length) = (arguments(&run, large).unwrap(), fs::metadata(&words[2]).unwrap().len());
         assert_eq!((words.len(), words[1].parse()), (3, Ok((1_u64 << 30).div_ceil(length))));
         let work = Work { arguments: &["{file}"], ..work };
