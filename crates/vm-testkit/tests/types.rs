@@ -4,7 +4,7 @@ use vm::{
     Access, BackingError, BackingNum, Counters, Detail, Event, FaultError, Flags, Mapping, OutOfMemory,
     PAGE_SIZE, PageNum, PageRange, Placement, Prot, Resident, Tables, Usage, VirtAddr, VmError,
 };
-use vm_testkit::{ALL_TABLES, Setup, Shows, World, for_each_design};
+use vm_testkit::{ALL_TABLES, Design, Setup, Shows, World, for_each_design};
 
 const RW: Prot = Prot::from_bits(3);
 
@@ -163,5 +163,35 @@ fn one_overview_ends_after_512_steps() {
         assert_eq!(looked_at(tables, 1), 512);
         // 1 step for a touched page, and 1 + 3 for the 63 pages behind it.
         assert_eq!(looked_at(tables, 64), 512_u64.div_ceil(5) * 64);
+    }
+}
+
+#[test]
+fn a_range_that_is_protected_and_back_is_one_region() {
+    for_each_design(Setup::new(), |world| {
+        world.machine.on(0, |pin| {
+            world.map(pin, Placement::Fixed(PageNum::new(100)), 8, RW, Shows::Zeroes).unwrap();
+            let middle = range(102, 2);
+            world.space.protect(pin, middle, Prot::READ).unwrap();
+            assert_eq!(world.regions(pin, range(0, 200)).len(), 3);
+            world.space.protect(pin, middle, RW).unwrap();
+            assert_eq!(world.regions(pin, range(0, 200)).len(), 1);
+        });
+        world.finish();
+    });
+}
+
+#[test]
+fn only_adaptive_tables_link_leaves() {
+    for design in Design::ALL {
+        let world = World::new(Setup::new(), design);
+        world.machine.on(0, |pin| {
+            world.map(pin, Placement::Fixed(PageNum::new(100)), 1, RW, Shows::Zeroes).unwrap();
+            world.store(pin, PageNum::new(100), 0, 1).unwrap();
+            let leaf = world.space.walk(pin, PageNum::new(100));
+            assert!(design != Design::Radix(Tables::Adaptive) || leaf.is_some_and(|(_, word)| word != 0));
+            assert!(!matches!(design, Design::Tree(_)) || leaf.is_none(), "{design:?}: {leaf:?}");
+        });
+        world.finish();
     }
 }

@@ -14,6 +14,7 @@ mod listing;
 mod switches;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::Command;
@@ -32,6 +33,8 @@ use build::{Binary, Builder, Kind};
 use judge::Judges;
 use listing::Mutant;
 
+use crate::root;
+
 /// A crate with mutants of its logic.
 struct Target {
     name: &'static str,
@@ -46,6 +49,14 @@ impl Target {
     /// Returns the path of the crate's `lib.rs`.
     fn root_file(&self) -> PathBuf {
         PathBuf::from(format!("crates/{}/src/lib.rs", self.name))
+    }
+
+    /// Returns the paths of the roots of the crate's tests that are folders, such as its loom models.
+    fn test_roots(&self) -> Vec<PathBuf> {
+        let tests = PathBuf::from(format!("crates/{}/tests", self.name));
+        let entries = fs::read_dir(root().join(&tests)).into_iter().flatten().flatten();
+        let roots = entries.map(|entry| tests.join(entry.file_name()).join("main.rs"));
+        roots.filter(|path| root().join(path).is_file()).collect()
     }
 
     /// Returns the words for cargo that build the tests.

@@ -47,6 +47,8 @@ pub struct Builder<'a> {
     target: &'a Target,
     /// The texts of the files with mutants, and of the crate's root, without a change.
     texts: BTreeMap<PathBuf, String>,
+    /// The texts of the roots of the tests, without a change. A test may include files of the crate.
+    test_roots: BTreeMap<PathBuf, String>,
 }
 
 /// An error of the compiler.
@@ -72,6 +74,7 @@ impl<'a> Builder<'a> {
             tree,
             target,
             texts: files.collect::<BTreeSet<_>>().into_iter().map(read).collect::<Result<_>>()?,
+            test_roots: target.test_roots().into_iter().map(read).collect::<Result<_>>()?,
         })
     }
 
@@ -106,7 +109,7 @@ impl<'a> Builder<'a> {
 
     /// Builds one mutant, without switches. Returns none if it does not build.
     pub fn build_one(&self, kind: Kind, mutant: &Mutant) -> Result<Option<Vec<Binary>>> {
-        for (file, text) in &self.texts {
+        for (file, text) in self.texts.iter().chain(&self.test_roots) {
             self.tree.write(file, text.as_bytes())?;
         }
         let original = &self.texts[&mutant.file];
@@ -124,6 +127,9 @@ impl<'a> Builder<'a> {
             let module = if *file == self.target.root_file() { MODULE } else { "" };
             self.tree.write(file, (switched.text.clone() + module).as_bytes())?;
             files.insert(file.as_path(), switched);
+        }
+        for (file, text) in &self.test_roots {
+            self.tree.write(file, (text.clone() + MODULE).as_bytes())?;
         }
         Ok(files)
     }
