@@ -173,3 +173,47 @@ impl Drop for VmaGuard<'_> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::format;
+
+    #[test]
+    fn each_design_takes_its_locks() {
+        use Locking::*;
+        // The holders of the space's lock and of the second one.
+        let held = |locks: &Locks| {
+            [&locks.space, &locks.second].map(|lock| match &*format!("{:?}", **lock) {
+                "RwLock(0)" => "-",
+                "RwLock(1)" => "write",
+                "RwLock(2)" => "read",
+                other => panic!("{other}"),
+            })
+        };
+        for (locking, fault, exclude, change, look_up) in [
+            (RwLock, ["read", "-"], "-", "-", "-"),
+            (FaultLock, ["-", "read"], "write", "-", "-"),
+            (Hybrid, ["read", "-"], "-", "write", "read"),
+            (Bonsai, ["read", "-"], "-", "-", "-"),
+            (PerVma, ["read", "-"], "-", "-", "-"),
+        ] {
+            let locks = Locks::new(locking);
+            let guard = locks.fault();
+            assert_eq!(held(&locks), fault, "{locking:?}");
+            drop(guard);
+            let guard = locks.exclude_faults();
+            assert_eq!(held(&locks), ["-", exclude], "{locking:?}");
+            drop(guard);
+            let guard = locks.change_tree();
+            assert_eq!(held(&locks), ["-", change], "{locking:?}");
+            drop(guard);
+            let guard = locks.look_up();
+            assert_eq!(held(&locks), ["-", look_up], "{locking:?}");
+            drop(guard);
+            assert_eq!(held(&locks), ["-", "-"], "{locking:?}");
+            assert_eq!(locks.is_optimistic(), [Hybrid, Bonsai, PerVma].contains(&locking));
+        }
+    }
+}

@@ -29,7 +29,7 @@ use super::digest;
 use super::models::Models;
 use super::results::{Outcome, Results};
 use super::tree::Tree;
-use build::{Binary, Builder, Kind};
+use build::{Binary, Builder, Built, Kind};
 use judge::Judges;
 use listing::Mutant;
 
@@ -200,10 +200,13 @@ fn judge(
     wanted: &[&Mutant],
     results: &mut Results,
 ) -> Result<()> {
-    let (switched, binaries) = builder.build_all(Kind::Tests, all)?;
+    let Built { switched, unbuilt, binaries } = builder.build_all(Kind::Tests, all)?;
     let judges = Judges::measure(binaries)?;
     println!("the tests take {} s", judges.time().as_secs());
-    let (together, alone) = divide(wanted, &switched);
+    let (hopeless, wanted): (Vec<_>, Vec<_>) =
+        wanted.iter().copied().partition(|mutant| unbuilt.contains(&mutant.id));
+    hopeless.into_iter().try_for_each(|mutant| record(results, mutant, Outcome::Unbuilt))?;
+    let (together, alone) = divide(&wanted, &switched);
     if !request.alone {
         judge_together(&together, results, |mutant| judges.judge(mutant))?;
     }
@@ -218,7 +221,7 @@ fn judge_by_models(
     results: &mut Results,
 ) -> Result<()> {
     let paths = |binaries: Vec<Binary>| binaries.into_iter().map(|binary| binary.path).collect::<Vec<_>>();
-    let (switched, binaries) = builder.build_all(Kind::Models, all)?;
+    let Built { switched, binaries, .. } = builder.build_all(Kind::Models, all)?;
     let binaries = paths(binaries);
     let models = Models::measure(&binaries, results)?;
     let (together, alone) = divide(wanted, &switched);

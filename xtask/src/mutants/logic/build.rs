@@ -18,6 +18,9 @@ use crate::root;
 
 /// Flags for rustc: mutants leave variables unused and code unreachable.
 const FLAGS: &str = "--cap-lints=warn -Awarnings";
+/// Errors of the compiler that a value has not the type that its function returns, or that there is no such
+/// value. They depend on nothing around the value, so a build without switches has them as well.
+const NO_VALUE: [&str; 8] = ["E0061", "E0277", "E0282", "E0283", "E0308", "E0425", "E0433", "E0599"];
 /// The largest number of builds until no mutant is in the way.
 const ROUNDS: usize = 60;
 
@@ -51,9 +54,19 @@ pub struct Builder<'a> {
     test_roots: BTreeMap<PathBuf, String>,
 }
 
+/// A crate that is built with switches.
+pub struct Built {
+    /// The mutants behind switches.
+    pub switched: BTreeSet<u32>,
+    /// The mutants that build neither with switches nor without.
+    pub unbuilt: BTreeSet<u32>,
+    pub binaries: Vec<Binary>,
+}
+
 /// An error of the compiler.
 struct Complaint {
     text: String,
+    code: String,
     /// The files and their bytes that it is about.
     places: Vec<(PathBuf, Range<usize>)>,
 }
@@ -62,6 +75,8 @@ struct Complaint {
 #[derive(Default, PartialEq)]
 struct Unfit {
     mutants: BTreeSet<u32>,
+    /// Those of `mutants` that do not build without switches either.
+    unbuilt: BTreeSet<u32>,
     /// The functions that must stay `const`.
     functions: BTreeSet<String>,
 }
@@ -83,18 +98,24 @@ impl<'a> Builder<'a> {
         &self.texts
     }
 
-    /// Builds the mutants that build, behind switches. Returns them with the binaries.
-    pub fn build_all(&self, kind: Kind, mutants: &[Mutant]) -> Result<(BTreeSet<u32>, Vec<Binary>)> {
+    /// Builds the mutants that build, behind switches.
+    pub fn build_all(&self, kind: Kind, mutants: &[Mutant]) -> Result<Built> {
+        // A function that returns `impl Trait` returns one type, so a value behind a switch must have it too.
+        let value = |mutant: &&Mutant| mutant.genre == "FnValue" && !mutant.name.contains("-> impl ");
+        let values = mutants.iter().filter(value).map(|mutant| mutant.id).collect();
         let mut unfit = Unfit::default();
         for round in 1..=ROUNDS {
             let files = self.write_switched(mutants, &unfit)?;
             let messages = match self.build(kind)? {
-                Ok(binaries) => return Ok((files.values().flat_map(Switched::mutants).collect(), binaries)),
+                Ok(binaries) => {
+                    let switched = files.values().flat_map(Switched::mutants).collect();
+                    return Ok(Built { switched, unbuilt: unfit.unbuilt, binaries });
+                }
                 Err(messages) => messages,
             };
             let complaints: Vec<Complaint> = messages.iter().filter_map(Complaint::read).collect();
             let before = (unfit.mutants.len(), unfit.functions.len());
-            complaints.iter().for_each(|complaint| unfit.add(complaint, &files));
+            complaints.iter().for_each(|complaint| unfit.add(complaint, &files, &values));
             println!(
                 "build {round}: {} errors, {} mutants are left out",
                 complaints.len(),
@@ -201,6 +222,7 @@ impl Complaint {
     fn read(message: &Value) -> Option<Self> {
         let error = message.get("message").filter(|error| error["level"] == "error")?;
         let text = error["rendered"].as_str()?.to_owned();
+        let code = error["code"]["code"].as_str().unwrap_or_default().to_owned();
         let mut spans: Vec<&Value> = error["spans"].as_array()?.iter().collect();
         spans.sort_by_key(|span| span["is_primary"] != true);
         let number = |span: &Value, key| usize::try_from(span[key].as_u64()?).ok();
@@ -209,7 +231,11 @@ impl Complaint {
             Some((PathBuf::from(span["file_name"].as_str()?), bytes))
         };
         let places: Vec<_> = spans.iter().filter_map(place).collect();
-        (!places.is_empty()).then_some(Complaint { text, places })
+        (!places.is_empty()).then_some(Complaint { text, code, places })
+    }
+
+    fn is_about_a_value(&self) -> bool {
+        NO_VALUE.contains(&&*self.code)
     }
 
     /// Returns the name of the function that had to be `const`, if that is the error.
@@ -221,8 +247,9 @@ impl Complaint {
 }
 
 impl Unfit {
-    /// Adds the mutants of the place of an error, or the function that must stay `const`.
-    fn add(&mut self, complaint: &Complaint, files: &BTreeMap<&Path, Switched>) {
+    /// Adds the mutants of the place of an error, or the function that must stay `const`. `values` are the
+    /// mutants that return another value.
+    fn add(&mut self, complaint: &Complaint, files: &BTreeMap<&Path, Switched>, values: &BTreeSet<u32>) {
         if let Some(name) = complaint.constant_function().filter(|name| *name != "is") {
             self.functions.insert(name.to_owned());
             return;
@@ -232,6 +259,12 @@ impl Unfit {
         };
         if let Some(found) = complaint.places.iter().map(mutants).find(|found| !found.is_empty()) {
             self.mutants.extend(found);
+            if let [mutant] = found
+                && values.contains(mutant)
+                && complaint.is_about_a_value()
+            {
+                self.unbuilt.insert(*mutant);
+            }
         }
     }
 }
@@ -242,11 +275,12 @@ mod tests {
 
     #[test]
     fn an_error_names_its_places_and_the_function_that_must_be_const() {
-        let text = r#"{"message": {"level": "error", "rendered": "error[E0015]: cannot call non-const function `a::b` in constants",
+        let text = r#"{"message": {"level": "error", "code": {"code": "E0015"}, "rendered": "error[E0015]: cannot call non-const function `a::b` in constants",
             "spans": [{"file_name": "x.rs", "byte_start": 1, "byte_end": 2, "is_primary": false},
                       {"file_name": "y.rs", "byte_start": 3, "byte_end": 4, "is_primary": true}]}}"#;
         let complaint = Complaint::read(&serde_json::from_str(text).unwrap()).unwrap();
         assert_eq!(complaint.constant_function(), Some("b"));
+        assert!(!complaint.is_about_a_value());
         assert_eq!(complaint.places, [("y.rs".into(), 3..4), ("x.rs".into(), 1..2)]);
     }
 }
