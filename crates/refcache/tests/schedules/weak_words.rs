@@ -93,3 +93,23 @@ fn the_owners_bit_outlives_the_object() {
     assert_eq!(object.object().word.0.load(Ordering::Relaxed), refcache::KEPT);
     assert_ne!(refcache::KEPT, 0);
 }
+
+/// The count is 0 in the header, and was not 0 a moment ago: a reference is in a core's cache. The object's
+/// word gets another name then.
+#[test]
+fn a_dirty_object_stays_dirty_when_its_word_is_renamed() {
+    let mut world = World::new(roomy(2));
+    let object = world.weak_object(1);
+    world.adjust(0, object, -1);
+    world.turn();
+    world.adjust(0, object, 1);
+    world.adjust(1, object, -1);
+    world.turn();
+    world.adjust(1, object, 1);
+    object.object().header().unname();
+    world.turns(6);
+    assert!(!object.is_released());
+    world.adjust(0, object, -1);
+    world.turns(6);
+    assert!(object.is_released());
+}

@@ -19,6 +19,12 @@ pub struct Object {
     next: Option<Name>,
 }
 
+impl Object {
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+}
+
 /// The name by which tests refer to an object, valid until the world is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Name(NonNull<Object>);
