@@ -110,6 +110,14 @@ impl Design {
     }
 }
 
+impl ReadRefs {
+    /// Returns whether reads can count in this way with such page tables and such a counter of pages. LODIC
+    /// needs one table for all cores, and a counter that frees a page some epochs after the last holder.
+    pub fn works_with(self, tables: Tables, refs: Refs) -> bool {
+        self != ReadRefs::Lodic || (tables == Tables::Shared && refs == Refs::Refcache)
+    }
+}
+
 impl Huge {
     /// The kernel's default, and the choice for both kernels where they are compared.
     pub const DEFAULT: Huge = Huge::Always;
@@ -134,6 +142,18 @@ mod tests {
         words_are_distinct_and_name_their_choice::<Refs>();
         words_are_distinct_and_name_their_choice::<ReadRefs>();
         words_are_distinct_and_name_their_choice::<Huge>();
+    }
+
+    #[test]
+    fn only_lodic_needs_other_parts() {
+        for &(reads, word, _) in ReadRefs::ALL {
+            for &(tables, ..) in Tables::ALL {
+                for &(refs, ..) in Refs::ALL {
+                    let fits = (tables, refs) == (Tables::Shared, Refs::Refcache);
+                    assert_eq!(reads.works_with(tables, refs), fits || reads != ReadRefs::Lodic, "{word}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -67,9 +67,12 @@ impl Options {
         let options = text.split_ascii_whitespace().fold(Self::DEFAULT, Self::with);
         let Self { design, tables, .. } = options;
         assert!(design.has(tables), "vm={} has no tables={}", design.word(), tables.word());
-        let is_lodic = options.read_refs == ReadRefs::Lodic;
-        assert!(!is_lodic || tables == Tables::Shared, "read_refs=lodic counts in a table for all cores");
-        assert!(!is_lodic || options.refs == Refs::Refcache, "read_refs=lodic needs refs=refcache");
+        let Self { read_refs, refs, .. } = options;
+        assert!(
+            read_refs.works_with(tables, refs),
+            "read_refs={} needs tables=shared and refs=refcache",
+            read_refs.word()
+        );
         assert!(!options.compress || design.compresses(), "vm={} cannot compress", design.word());
         OPTIONS.set(options);
         options

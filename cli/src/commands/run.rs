@@ -130,7 +130,7 @@ impl Arguments {
             None if named => Ok(System::Linux),
             Some(Kind::Linux) => Ok(System::Linux),
             Some(Kind::Radixvm) | None => {
-                Ok(System::ours(self.vm, self.tables)?.counting(self.refs).reading(self.read_refs))
+                System::ours(self.vm, self.tables)?.counting(self.refs).reading(self.read_refs).checked()
             }
         }
     }
