@@ -77,6 +77,8 @@ constants! { u64:
     SEEK_DATA = 3, "The next data.";
     SEEK_HOLE = 4, "The next hole.";
 
+    POSIX_FADV_DONTNEED = 4, "fadvise64: the pages are not needed soon.";
+
     F_DUPFD = 0, "Duplicate, not below the argument.";
     F_GETFD = 1, "Descriptor flags.";
     F_SETFD = 2, "Set descriptor flags.";

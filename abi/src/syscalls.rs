@@ -229,7 +229,7 @@ macro_rules! for_each_syscall {
             218 set_tid_address full;
             219 restart_syscall none;
             220 semtimedop none;
-            221 fadvise64 full;
+            221 fadvise64 partial "POSIX_FADV_DONTNEED drops pages of files of the boot image, also mapped ones, which Linux keeps; files in memory have no place to be read from again, and keep theirs, as in tmpfs; other advice has no effect";
             222 timer_create none;
             223 timer_settime none;
             224 timer_gettime none;

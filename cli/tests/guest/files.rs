@@ -32,6 +32,20 @@ fn a_file_that_does_not_fit_into_memory_is_read_by_mapping() {
     }
 }
 
+/// Pages that can be made again are dropped on request, with each kind of page table.
+#[test]
+fn pages_that_are_not_needed_are_dropped_if_they_can_be_made_again() {
+    let path = scratch("files").join("dropped");
+    let bytes: Vec<u8> = (0..600 * 4096 + 100).map(|at: u32| (at / 4096 + at) as u8 | 1).collect();
+    fs::write(&path, bytes).unwrap();
+    let file = format!("{}:/dropped", path.display());
+    for tables in ["adaptive", "percore", "shared"] {
+        let options = ["-c", "2", "--tables", tables, "--file", &file];
+        let run = run(&options, &[&compiled("dontneed", Compiler::Musl), "/dropped"]);
+        assert!(run.status == 0 && run.text().lines().count() == 19, "{run:?}");
+    }
+}
+
 /// A request for more room than there is fails, and others can use the room.
 #[test]
 fn room_that_is_refused_is_not_taken() {

@@ -1,7 +1,7 @@
 //! Positions in files and their lengths.
 
 use abi::Errno;
-use abi::file::{S_IFREG, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
+use abi::file::{POSIX_FADV_DONTNEED, S_IFREG, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 
 use super::{Call, Outcome};
 use crate::fs::content::Content;
@@ -90,13 +90,20 @@ pub fn sync(_call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// Checks advice about a file, which has no effect because files are in memory.
+/// Takes advice about a file. Only `POSIX_FADV_DONTNEED` has an effect: it drops pages that can be made
+/// again.
 pub fn fadvise64(call: &mut Call<'_>) -> Outcome {
     const KINDS: u64 = 6;
-    match call.file(0)?.node().content() {
-        Some(content) if content.is_stream() => Err(Errno::ESPIPE),
-        _ if (call.arg(2) as i64) < 0 => Err(Errno::EINVAL),
-        _ if call.arg(3) >= KINDS => Err(Errno::EINVAL),
-        _ => Ok(0),
+    let file = call.file(0)?;
+    let (content, advice) = (file.node().content(), call.arg(3));
+    if content.is_some_and(Content::is_stream) {
+        return Err(Errno::ESPIPE);
     }
+    if (call.arg(2) as i64) < 0 || advice >= KINDS {
+        return Err(Errno::EINVAL);
+    }
+    if let Some(pages) = content.and_then(Content::pages).filter(|_| advice == POSIX_FADV_DONTNEED) {
+        pages.discard(call.arg(1), call.arg(2));
+    }
+    Ok(0)
 }

@@ -61,6 +61,27 @@ impl PageCache {
         dropped
     }
 
+    /// Drops the pages that lie in `len` bytes from `at` on, or in all bytes from there on if `len` is 0, if
+    /// they can be made again. Those are the pages of the boot image, mapped or not. Pages of other files
+    /// have no place to be read from again, and stay. A killed task stops in between.
+    pub fn discard(&self, at: u64, len: u64) {
+        const STEP: u64 = 512;
+        let (mut from, end) = (pages(at), self.whole_end(at, len));
+        let is_clean = matches!(self.kind, Kind::Image(_));
+        while let Some(page) = self.pages.first(from..end).filter(|_| is_clean && sched::pause()) {
+            from = (page + STEP).min(end);
+            self.drop_clean(page..from);
+        }
+    }
+
+    /// Returns the end of the pages that lie whole in these bytes. The file's last page ends with the file.
+    fn whole_end(&self, at: u64, len: u64) -> u64 {
+        match at.checked_add(len).filter(|end| len > 0 && *end < self.len()) {
+            Some(end) => end / PAGE as u64,
+            None => pages(self.len()),
+        }
+    }
+
     fn hole(&self, mut page: u64, end: u64) -> u64 {
         while page < end && sched::pause() && self.pages.get(&pin(), page).is_some() {
             page += 1;
