@@ -30,10 +30,10 @@ use crate::cache::Evicted;
 use crate::doze::Parked;
 use crate::local::{self, Core, Local};
 
-/// Epochs for which [`Refcache::drain`] goes on after it last saw an object wait or be released. Let that be
-/// in epoch e. A delta that is in a cache then is flushed in e+1 at the latest, and a look after the turn to
-/// e+2 sees the object. There is such a look in e+2, after this core's flush. The end of e+1 is not enough:
-/// the others may turn it after this core has looked.
+/// Epochs for which [`Refcache::drain`] goes on after it last saw an object wait, be released or kept. Let
+/// that be in epoch e. A delta that is in a cache then is flushed in e+1 at the latest, and a look after the
+/// turn to e+2 sees the object. There is such a look in e+2, after this core's flush. The end of e+1 is not
+/// enough: the others may turn it after this core has looked.
 const QUIET_EPOCHS: u64 = 3;
 /// The smallest number of epochs that a drain waits for objects that are never found dead.
 const IN_USE_EPOCHS: u64 = 16;
@@ -263,8 +263,8 @@ impl Refcache {
 
     /// Forces epochs, one after the other, until no object waits for review on any core. Gives up when no
     /// core has released an object for 16 epochs and two reviews of each waiting object: they seem to be in
-    /// use. So the drain goes on as long as any core releases objects. Returns the number of objects that
-    /// this core released.
+    /// use. So the drain goes on as long as any core releases objects, without those that their release
+    /// [keeps](Self::note_kept). Returns the number of objects that this core released.
     ///
     /// Meant for shutdown, and for when memory is short. It waits for the other online cores to tick, so the
     /// caller must hold no lock and nothing else that they wait for.
@@ -283,19 +283,20 @@ impl Refcache {
     /// Panics where [`drain`](Self::drain) does.
     pub fn drain_while(&self, pin: &Pinned, go_on: impl Fn() -> bool) -> usize {
         let (mut freed, mut quiet_since, mut progress) = (0, self.epoch(), self.progress());
+        let mut kept = self.kept();
         while self.epoch() < quiet_since + QUIET_EPOCHS && !self.seem_in_use_since(&progress) && go_on() {
             // Checked in each round, since `go_on` and the host's wait may run any code.
             assert!(self.is_online(pin), "a core that is offline cannot force epochs");
             self.forced.fetch_max(quiet_since + QUIET_EPOCHS, Ordering::Relaxed);
             let tick = self.tick(pin);
             freed += tick.freed;
-            // Read first: an object that has left a queue by now counts as released.
+            // Read first: an object that has left a queue by now counts as released or kept.
             let garbage = self.garbage();
             if self.released() != progress.released {
                 progress = self.progress();
                 quiet_since = progress.epoch;
             }
-            if garbage > 0 {
+            if garbage > 0 || mem::replace(&mut kept, self.kept()) != kept {
                 quiet_since = self.epoch();
             }
             if !tick.flushed {

@@ -24,11 +24,14 @@ pub(crate) struct Core {
 /// Statistics that the core publishes for others.
 #[derive(Debug)]
 struct Shown {
-    /// Length of the review queue. Release and Acquire: a length that lacks a released object is published
-    /// after the count of released objects that includes it, so that a drain sees one of the two.
+    /// Length of the review queue, and one for an object that is being released. Release and Acquire: a
+    /// length that lacks an object is published after the count that includes it, of released or of kept
+    /// objects, so that a drain sees one of the two.
     waiting: AtomicUsize,
     /// Objects released so far. Relaxed everywhere.
     released: AtomicUsize,
+    /// Objects so far whose release has kept them. Relaxed everywhere.
+    kept: AtomicUsize,
     /// Reviews done so far by ticks that have ended. Relaxed everywhere.
     reviewed: AtomicUsize,
 }
@@ -44,6 +47,8 @@ pub(crate) struct Local {
     loans: u64,
     /// Set while a dead object is being taken apart, which may run any code.
     releasing: bool,
+    /// Set if that object is kept.
+    keeps: bool,
 }
 
 impl Core {
@@ -55,9 +60,10 @@ impl Core {
             online: false,
             loans: 0,
             releasing: false,
+            keeps: false,
         };
-        let [waiting, released, reviewed] = core::array::from_fn(|_| AtomicUsize::new(0));
-        let shown = Shown { waiting, released, reviewed };
+        let [waiting, released, kept, reviewed] = core::array::from_fn(|_| AtomicUsize::new(0));
+        let shown = Shown { waiting, released, kept, reviewed };
         let doze_slot = CachePadded::new(DozeSlot::new());
         Self { local: OwnerCell::new(id, local), shown: CachePadded::new(shown), doze_slot }
     }
@@ -76,13 +82,14 @@ impl Core {
         unsafe { self.local.with(pin, |local| f(local)) }
     }
 
-    /// Changes the core's state, and publishes the length of its queue.
+    /// Changes the core's state, and publishes the number of objects that wait on it.
     pub(crate) fn with<R>(&self, pin: &Pinned, f: impl FnOnce(&mut Local) -> R) -> R {
         // SAFETY: callers in this crate pass closures that do not access this cell again.
         unsafe {
             self.local.with(pin, |local| {
                 let result = f(local);
-                self.shown.waiting.store(local.queue.len(), Ordering::Release);
+                let waiting = local.queue.len() + usize::from(local.releasing);
+                self.shown.waiting.store(waiting, Ordering::Release);
                 result
             })
         }
@@ -107,19 +114,39 @@ impl Core {
         })
     }
 
-    /// Takes the next ripe object off the queue and reviews it. A dead object counts as released.
+    /// Takes the next ripe object off the queue and reviews it. A dead object waits until the caller has
+    /// released it, under [`Releasing`].
     pub(crate) fn review(&self, pin: &Pinned, epoch: u64) -> Option<(NonNull<Header>, Verdict)> {
         self.with(pin, |local| {
             let judged = local.review(epoch);
-            if let Some((_, Verdict::Dead)) = judged {
-                // Only the owner stores.
-                self.shown.released.store(self.released().wrapping_add(1), Ordering::Relaxed);
-            }
+            local.releasing = matches!(judged, Some((_, Verdict::Dead)));
             judged
         })
     }
 
-    /// Returns the length of the review queue, wherever the queue is.
+    /// Counts the object that is being released as kept.
+    ///
+    /// # Panics
+    /// Panics if none is.
+    pub(crate) fn note_kept(&self, pin: &Pinned) {
+        self.change(pin, |local| {
+            assert!(local.releasing, "an object is kept by its release only");
+            local.keeps = true;
+        });
+    }
+
+    /// Ends the release of an object, and counts it.
+    fn end_release(&self, pin: &Pinned) {
+        self.with(pin, |local| {
+            let Shown { released, kept, .. } = &*self.shown;
+            let count = if local.keeps { kept } else { released };
+            // Only the owner stores.
+            count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+            (local.releasing, local.keeps) = (false, false);
+        });
+    }
+
+    /// Returns the number of objects that wait for review or are being released, wherever the queue is.
     pub(crate) fn waiting(&self) -> usize {
         self.shown.waiting.load(Ordering::Acquire) + self.doze_slot.waiting()
     }
@@ -127,6 +154,11 @@ impl Core {
     /// Returns the number of objects that this core has released so far.
     pub(crate) fn released(&self) -> usize {
         self.shown.released.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of objects so far whose release on this core has kept them.
+    pub(crate) fn kept(&self) -> usize {
+        self.shown.kept.load(Ordering::Relaxed)
     }
 
     /// Returns the number of reviews that this core's ticks have done so far.
@@ -192,15 +224,15 @@ impl Local {
     }
 }
 
-/// Marks the core as taking a dead object apart, until this is dropped.
+/// The release of the object that a [review](Core::review) found dead. Dropping this counts the object as
+/// released, or as kept.
 pub(crate) struct Releasing<'a> {
     core: &'a Core,
     pin: &'a Pinned,
 }
 
 impl<'a> Releasing<'a> {
-    pub(crate) fn begin(core: &'a Core, pin: &'a Pinned) -> Self {
-        core.change(pin, |local| local.releasing = true);
+    pub(crate) fn new(core: &'a Core, pin: &'a Pinned) -> Self {
         Self { core, pin }
     }
 }
@@ -208,7 +240,7 @@ impl<'a> Releasing<'a> {
 impl Drop for Releasing<'_> {
     /// Runs also when the release panics.
     fn drop(&mut self) {
-        self.core.change(self.pin, |local| local.releasing = false);
+        self.core.end_release(self.pin);
     }
 }
 

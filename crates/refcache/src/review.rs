@@ -9,6 +9,8 @@
 //! 3. A review takes the object off its queue. A dead object is released after the borrow of the core's own
 //!    state has ended, so that a release may adjust other counts. A later flush finds the zeros that it
 //!    makes: releasing never recurses.
+//! 4. A dead object counts as waiting until its release has ended. Then it counts as released, or as kept if
+//!    the release said so. A kept object is in the core's delta cache again.
 
 use core::mem;
 use core::ptr::NonNull;
@@ -28,7 +30,8 @@ pub struct Tick {
     pub flushed: bool,
     /// The number of objects that it reviewed.
     pub reviewed: usize,
-    /// The number of objects that it released.
+    /// The number of objects that it released, without those that their release has
+    /// [kept](Refcache::note_kept).
     pub freed: usize,
 }
 
@@ -51,18 +54,20 @@ impl Refcache {
             local.assert_idle();
             self.orphans.hand_to(&mut local.queue);
         });
+        let core = self.cores.mine(pin);
+        let before = core.released();
         while tick.reviewed < self.review_budget {
             let Some((object, verdict)) = self.review_one(pin) else { break };
             tick.reviewed += 1;
             if verdict == Verdict::Dead {
-                tick.freed += 1;
-                let _releasing = Releasing::begin(self.cores.mine(pin), pin);
+                let _releasing = Releasing::new(core, pin);
                 // SAFETY: no reference to a dead object is left, and an object is found dead only once.
                 unsafe { (object.as_ref().release)(self, pin, object) }
             }
         }
         if tick.reviewed > 0 {
-            self.cores.mine(pin).note_reviewed(tick.reviewed);
+            tick.freed = core.released().wrapping_sub(before);
+            core.note_reviewed(tick.reviewed);
         }
         tick.flushed = self.flush_if_due(pin);
         if !tick.flushed {
@@ -70,6 +75,16 @@ impl Refcache {
             self.end_dozes();
         }
         tick
+    }
+
+    /// Tells the domain that the object whose release is running stays: the release has given it a reference
+    /// again, and dropped that, so that it is called again some epochs later. The object then does not count
+    /// as released, and a [`drain`](Self::drain) does not go on because of it.
+    ///
+    /// # Panics
+    /// Panics unless this core is inside a release.
+    pub fn note_kept(&self, pin: &Pinned) {
+        self.cores.mine(pin).note_kept(pin);
     }
 
     /// Returns the number of objects that wait for review, in use or not. It sums counters that each core
@@ -81,6 +96,11 @@ impl Refcache {
     /// Returns the number of objects that all cores have released so far. It wraps around.
     pub(crate) fn released(&self) -> usize {
         self.cores.iter().map(Core::released).fold(0, usize::wrapping_add)
+    }
+
+    /// Returns the number of objects so far whose release has kept them. It wraps around.
+    pub(crate) fn kept(&self) -> usize {
+        self.cores.iter().map(Core::kept).fold(0, usize::wrapping_add)
     }
 
     /// Returns the number of reviews that the ticks of all cores have done so far. It wraps around.

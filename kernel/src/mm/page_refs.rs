@@ -212,7 +212,8 @@ fn is_read(header: NonNull<Header>) -> bool {
     read_refs::is_held(frame_of(header))
 }
 
-/// Makes the domain call `release` some epochs later.
+/// Makes the domain call `release` some epochs later. The frame does not count as released until then, so a
+/// core that drains the domain does not take it for progress.
 ///
 /// # Safety
 /// The domain has forgotten the header.
@@ -223,6 +224,7 @@ unsafe fn come_back(domain: &Refcache, pin: &Pinned, header: NonNull<Header>, re
         header.write(Header::new(1, None, release));
         domain.adjust(pin, header, -1);
     }
+    domain.note_kept(pin);
 }
 
 /// Tells the baseline that the file has dropped its reference. All cores that found the page there without a

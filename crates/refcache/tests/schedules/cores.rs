@@ -260,6 +260,49 @@ fn drain_ends_although_an_object_stays() {
     assert_eq!(world.refcache.garbage(), 1);
 }
 
+/// The release of an object keeps it, again and again. The drain ends, and what dies meanwhile is released.
+#[test]
+fn a_drain_does_not_go_on_for_an_object_that_is_kept() {
+    let mut world = World::new(roomy(1));
+    let (kept, dead) = (world.object(1), world.object(1));
+    kept.keep(true);
+    world.adjust(0, kept, -1);
+    world.adjust(0, dead, -1);
+    let end = world.refcache.epoch() + 100;
+    let drain = |world: &World| world.refcache.drain_while(world.pin(0), || world.refcache.epoch() < end);
+    assert_eq!((drain(&world), dead.is_released(), kept.is_released()), (1, true, false));
+    assert!(world.refcache.epoch() < end, "the drain took the object for progress");
+    kept.keep(false);
+    assert_eq!((drain(&world), kept.is_released(), world.refcache.garbage()), (1, true, 0));
+}
+
+/// Core 1 keeps an object while core 0 drains. The object is seen wherever it is, and is no progress.
+#[test]
+fn a_drain_sees_an_object_that_another_core_keeps() {
+    let mut world = World::new(roomy(2));
+    let kept = world.object(1);
+    kept.keep(true);
+    world.adjust(1, kept, -1);
+    let end = world.refcache.epoch() + 100;
+    let world = Rc::new(world);
+    MACHINE.set(Some(world.clone()));
+    let waiting = threads::enter(CoreId::new(97));
+    waiting.on_relax(|| {
+        MACHINE.with_borrow(|world| world.as_ref().unwrap().tick(1));
+    });
+    let begin = world.refcache.epoch();
+    assert_eq!(world.refcache.drain_while(world.pin(0), || world.refcache.epoch() < end), 0);
+    let took = world.refcache.epoch() - begin;
+    assert!((16..100).contains(&took), "{took} epochs");
+    MACHINE.take();
+}
+
+#[test]
+fn only_a_release_keeps_an_object() {
+    let world = World::new(roomy(1));
+    assert!(panics(|| world.refcache.note_kept(world.pin(0))));
+}
+
 /// Each object is found dirty when it is first reviewed, since its count changed while it waited, and a tick
 /// reviews only a few. So no object is released for much longer than a drain waits for a single one.
 #[test]

@@ -15,6 +15,8 @@ pub struct Object {
     header: Header,
     pub word: WeakWord,
     released: Cell<u32>,
+    /// Set if its release keeps it.
+    is_kept: Cell<bool>,
     /// An object that this one holds a reference to.
     next: Option<Name>,
 }
@@ -40,6 +42,11 @@ impl Name {
         self.object().header.is_sole()
     }
 
+    /// Makes its release keep it, or let it go.
+    pub fn keep(self, keep: bool) {
+        self.object().is_kept.set(keep);
+    }
+
     /// Returns whether it was released. Panics if it was released twice.
     pub fn is_released(self) -> bool {
         let times = self.object().released.get();
@@ -50,6 +57,14 @@ impl Name {
 
 unsafe fn release(refcache: &Refcache, pin: &Pinned, header: NonNull<Header>) {
     let name = Name(header.cast());
+    if name.object().is_kept.get() {
+        // SAFETY: the domain has forgotten the object, which gets one reference that is dropped at once.
+        unsafe {
+            header.write(Header::new(1, None, release));
+            refcache.adjust(pin, header, -1);
+        }
+        return refcache.note_kept(pin);
+    }
     name.object().released.set(name.object().released.get() + 1);
     if let Some(next) = name.object().next {
         // SAFETY: this object's reference is dropped with it.
@@ -117,6 +132,7 @@ impl World {
             header: header(word),
             word: WeakWord(AtomicU64::new(place.addr().get() as u64)),
             released: Cell::new(0),
+            is_kept: Cell::new(false),
             next,
         };
         // SAFETY: just allocated.
