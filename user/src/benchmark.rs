@@ -2,7 +2,7 @@
 //! 5.1), and those made for the contention meter.
 
 use crate::args::{Args, Parsed, options};
-use crate::processes::measure_processes;
+use crate::processes::{Team, measure_processes};
 use crate::window::{Rounds, Window, Worker, measure_rounds};
 use crate::{cores, say};
 use serde_json::{Map, Value, json};
@@ -105,10 +105,18 @@ impl Options {
         self.tell(program, more, &measure_rounds(self.threads, rounds, prepare, round));
     }
 
-    /// Does the same for processes instead of threads.
-    pub fn run_processes(&self, program: &str, round: impl Fn(u64)) {
+    /// Does the same for processes of `each` threads, which divides the number of threads. `prepare` gets the
+    /// number of its thread.
+    pub fn run_processes<T>(
+        &self,
+        program: &str,
+        each: usize,
+        prepare: impl Fn(usize) -> T + Sync,
+        round: impl Fn(&mut T, u64) + Sync,
+    ) {
+        let team = Team { processes: self.threads / each, each };
         let rounds = Rounds { warm_up: self.warm_up, counted: self.iterations };
-        self.tell(program, Map::new(), &measure_processes(self.threads, rounds, round));
+        self.tell(program, Map::new(), &measure_processes(team, rounds, prepare, round));
     }
 
     fn tell(&self, program: &str, more: Map<String, Value>, window: &Window) {

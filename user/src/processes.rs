@@ -1,12 +1,14 @@
-//! Measures processes: each pinned, each with memory of its own, all doing rounds at the same time.
+//! Measures processes: each with memory of its own, all doing rounds at the same time. A process has one
+//! pinned thread, or several.
 //!
-//! They share no memory to wait in, so they meet at two pipes: a process writes a byte to one when it is
+//! They share no memory to wait in, so they meet at two pipes: a thread writes a byte to one when it is
 //! ready, and all start when the other one ends.
 
 use crate::counters::{Reading, minor_faults};
 use crate::window::{Rounds, Window};
 use crate::{cores, marker, require};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::thread;
 use std::time::Instant;
 
 /// Starts a process that does `body` and ends, and returns its number. The caller must have one thread.
@@ -38,30 +40,60 @@ pub fn wait(pid: i32) -> io::Result<Option<i32>> {
     }
 }
 
-/// Makes `processes` processes do rounds, passing the number of the round, and returns the costs of the
-/// counted rounds.
-pub fn measure_processes(processes: usize, rounds: Rounds, round: impl Fn(u64)) -> Window {
+/// The size of a run: processes, and pinned threads of each.
+#[derive(Clone, Copy)]
+pub struct Team {
+    /// The number of processes.
+    pub processes: usize,
+    /// The number of threads of each, at least 1.
+    pub each: usize,
+}
+
+impl Team {
+    fn threads(self) -> usize {
+        self.processes * self.each
+    }
+}
+
+/// Makes all threads of the processes do rounds, passing the number of the round, and returns the costs of
+/// the counted rounds. Each thread has state of its own, which `prepare` makes before the first round from
+/// the number of the thread.
+pub fn measure_processes<T>(
+    team: Team,
+    rounds: Rounds,
+    prepare: impl Fn(usize) -> T + Sync,
+    round: impl Fn(&mut T, u64) + Sync,
+) -> Window {
     let cpus = require(cores::allowed(), "sched_getaffinity");
     let (mut ready, says_ready) = require(io::pipe(), "pipe");
     let (starts, start) = require(io::pipe(), "pipe");
     let work = |index: usize| {
         require(cores::pin(cpus[index % cpus.len()]), "sched_setaffinity");
-        (0..rounds.warm_up).for_each(&round);
+        let mut own = prepare(index);
+        (0..rounds.warm_up).for_each(|number| round(&mut own, number));
         meet(&says_ready, &starts);
-        count(processes, rounds, &round);
+        count(team.threads(), rounds, |number| round(&mut own, number));
     };
-    let spawned: Vec<i32> = (0..processes)
-        .map(|index| {
+    let spawned: Vec<i32> = (0..team.processes)
+        .map(|process| {
             let child = || {
                 // A process that holds it open would wait for itself.
                 close(&start);
-                work(index);
+                in_threads(process * team.each, team.each, &work);
             };
             require(spawn(child), "fork")
         })
         .collect();
-    require(ready.read_exact(&mut vec![0; processes]), "a process is not ready");
+    require(ready.read_exact(&mut vec![0; team.threads()]), "a process is not ready");
     observe(start, &spawned)
+}
+
+/// Does the work of `threads` threads from `first` on, the first of them in this thread.
+fn in_threads(first: usize, threads: usize, work: &(impl Fn(usize) + Sync)) {
+    thread::scope(|scope| {
+        (first + 1..first + threads).for_each(|index| drop(scope.spawn(move || work(index))));
+        work(first);
+    });
 }
 
 fn close(end: &PipeWriter) {
@@ -70,18 +102,18 @@ fn close(end: &PipeWriter) {
     unsafe { libc::close(end.as_raw_fd()) };
 }
 
-/// Reports that the process is ready, and waits for the start.
+/// Reports that the thread is ready, and waits for the start.
 fn meet(mut ready: &PipeWriter, mut start: &PipeReader) {
     require(ready.write_all(b"r"), "write");
     require(start.read_to_end(&mut Vec::new()), "read");
 }
 
 /// Does the counted rounds. The first is left out of the meter's window, as that of threads is.
-fn count(processes: usize, rounds: Rounds, round: impl Fn(u64)) {
+fn count(threads: usize, rounds: Rounds, mut round: impl FnMut(u64)) {
     let metered = u64::from(rounds.counted > 1);
     for number in 0..rounds.counted {
         if number == metered {
-            marker::begin(processes);
+            marker::begin(threads);
         }
         round(number);
         if number >= metered {

@@ -2,12 +2,14 @@
 
 use std::env;
 use std::fs::{self, File};
+use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
 use std::process;
 
 use abi::memory::MADV_COUNT_READS;
 
 use crate::memory::{PAGE, map_file_at};
+use crate::processes::{spawn, wait};
 use crate::require;
 
 /// Memory to read into, in a page of its own: no two readers write to one line.
@@ -32,7 +34,8 @@ pub fn unnamed(program: &str, contents: &[u8]) -> File {
 
 /// Maps the first `pages` pages of the file, for as long as the process lives, touches them, and asks the
 /// kernel to count reads there, as LODIC does (`read_refs=lodic`). Other kernels do not know this advice.
-pub fn map_counted(file: &File, pages: usize) {
+/// Returns the address.
+pub fn map_counted(file: &File, pages: usize) -> usize {
     let file = OwnedFd::from(require(file.try_clone(), "dup"));
     let len = pages * PAGE;
     // SAFETY: without MAP_FIXED no mapping is replaced, and the file is not written. The pages are mapped for
@@ -43,6 +46,43 @@ pub fn map_counted(file: &File, pages: usize) {
             ((at + page * PAGE) as *const u64).read_volatile();
         });
         libc::madvise(at as *mut _, len, MADV_COUNT_READS as i32);
+        at
+    }
+}
+
+/// Processes that have mapped the file as [`map_counted`] does, and do nothing until this is dropped.
+pub struct Sharers {
+    processes: Vec<i32>,
+    /// They end with the last end of this pipe.
+    stop: Option<PipeWriter>,
+}
+
+impl Sharers {
+    /// Starts `number` processes, and waits until they have mapped the first `pages` pages. The caller has
+    /// one thread.
+    pub fn start(file: &File, pages: usize, number: usize) -> Self {
+        let (mut ready, says_ready) = require(io::pipe(), "pipe");
+        let (mut stops, stop) = require(io::pipe(), "pipe");
+        let mut stop = Some(stop);
+        let mut sharer = || {
+            // A process that holds it open would wait for itself.
+            drop(stop.take());
+            map_counted(file, pages);
+            require((&says_ready).write_all(b"r"), "write");
+            require(stops.read_to_end(&mut Vec::new()), "read");
+        };
+        let processes = (0..number).map(|_| require(spawn(&mut sharer), "fork")).collect();
+        require(ready.read_exact(&mut vec![0; number]), "a process is not ready");
+        Self { processes, stop }
+    }
+}
+
+impl Drop for Sharers {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        for &process in &self.processes {
+            assert_eq!(require(wait(process), "waitpid"), Some(0), "a process failed");
+        }
     }
 }
 

@@ -48,17 +48,51 @@ fn a_shared_count_is_transferred_by_each_read() {
 }
 
 /// Meters processes that map the block and count their reads in their own page tables.
-fn lodic(cpus: &str) -> Value {
+fn lodic(cpus: &str, more: &[&str]) -> Value {
     let options = ["--systems", "shared", "--cpus", cpus, "--read-refs", "lodic"];
-    contend("lodic", &options, &["drbh", "--mapped", "--iterations", "1000"]).remove(0)
+    let name = format!("lodic{}", more.concat());
+    contend(&name, &options, &[&["drbh", "--mapped", "--iterations", "1000"], more].concat()).remove(0)
 }
 
-/// From four processes on, as in the paper.
+/// Checks that reads are counted in the page's descriptor, where both changes find it at another core.
+fn is_shared(row: &Value) {
+    assert!(number(row, "transfers", "median") >= 1.0, "{row}");
+}
+
+/// From four processes on, as in the paper. The others need not read.
 #[test]
 fn reads_that_are_counted_in_page_tables_share_nothing() {
-    is_private(&lodic("4"));
-    let two = lodic("2");
-    assert!(number(&two, "transfers", "median") >= 1.0, "{two}");
+    is_private(&lodic("4", &[]));
+    is_private(&lodic("2", &["--sharers", "2"]));
+    is_shared(&lodic("2", &["--sharers", "1"]));
+}
+
+/// The parent counts among those that share the file.
+#[test]
+fn a_child_counts_where_its_parent_does() {
+    is_private(&lodic("4", &["--inherit"]));
+}
+
+/// A process has eight named regions. The ninth takes the place of the oldest, which is the block's.
+#[test]
+fn a_ninth_region_takes_the_place_of_the_oldest() {
+    is_private(&lodic("4", &["--regions", "8"]));
+    is_shared(&lodic("4", &["--regions", "9"]));
+}
+
+/// Threads of a process share the entry of its page table, and no others.
+#[test]
+fn threads_of_a_process_share_its_counters() {
+    is_shared(&lodic("4", &["--each", "2", "--sharers", "2"]));
+}
+
+/// Mappings that come and go in other processes change nothing for readers.
+#[test]
+fn mappings_of_others_do_not_disturb_reads() {
+    let row = lodic("4", &["--noise", "1", "--sharers", "1"]);
+    let phases = row["phases"].as_array().expect("phases");
+    let reading = phases.iter().find(|phase| phase["phase"] == 1).expect("a phase of reads");
+    assert!(reading["transfers"].as_f64().expect("a number") < 0.05, "{row}");
 }
 
 /// Processes that read a key-value file: random keys, or one block after the other.
@@ -94,6 +128,10 @@ fn no_read_sees_a_page_that_its_file_has_dropped() {
         }
     }
     storm(&["-m", "256M", "-c", "3", "--tables", "shared", "--read-refs", "lodic"], &["6", "500", "7"]);
+    for (tables, read_refs) in [("adaptive", "pinned"), ("shared", "lodic")] {
+        let options = ["-m", "512M", "-c", "8", "--tables", tables, "--read-refs", read_refs];
+        storm(&options, &["64", "60", "10"]);
+    }
     // With baselines, the file's reference waits for the reads.
     for (refs, read_refs) in [("atomic", "shared"), ("sloppy", "paygo"), ("snzi", "refcache")] {
         storm(&["-m", "256M", "-c", "3", "--refs", refs, "--read-refs", read_refs], &["4", "300", "8"]);

@@ -29,7 +29,9 @@ const OPENING: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
 /// Flags that `F_SETFL` may change.
 const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
 
-/// An open file.
+/// An open file. Its fields lie on other cache lines than the count of its references. Mappings and forks
+/// change that count, and reads of other processes, which share the open file, need the fields.
+#[repr(align(64))]
 pub struct OpenFile {
     node: StaticOrArc<Node>,
     /// The directory where it was found, and its name there.

@@ -9,6 +9,9 @@
 //! of it new: the entry of the page that it leads to shows the frame that is read, or the read is counted in
 //! the frame's descriptor. So reads and changes need no lock between them, and a change writes no line that
 //! must be right.
+//!
+//! A child of fork has the regions of its parent. Its page table is new, so it counts a page there once it
+//! has touched it.
 
 use alloc::sync::{Arc, Weak};
 use core::mem;
@@ -85,14 +88,34 @@ impl LocalCounts {
     }
 }
 
+impl LocalCounts {
+    /// Takes over the regions of `parent`, of whose memory this one's is a copy. It has none yet.
+    pub fn inherit(&self, parent: &Self) {
+        let files = {
+            let files = parent.files.lock();
+            self.regions.iter().zip(&parent.regions).for_each(|(mine, its)| mine.copy(its));
+            self.added.store(parent.added.load(Ordering::Relaxed), Ordering::Relaxed);
+            files.clone()
+        };
+        add_sharer(&files, 1);
+        *self.files.lock() = files;
+    }
+}
+
 impl Drop for LocalCounts {
     fn drop(&mut self) {
-        let files = self.files.lock();
-        for (at, file) in files.iter().enumerate() {
-            let is_first = !files.iter().take(at).any(|before| before.ptr_eq(file));
-            if let Some(file) = file.upgrade().filter(|_| is_first) {
-                file.add_sharer(-1);
-            }
+        let files = mem::replace(&mut *self.files.lock(), [const { Weak::new() }; MOST]);
+        add_sharer(&files, -1);
+    }
+}
+
+/// Adds to the sharers of each of the files, once. The caller holds no lock, because a file may be freed with
+/// the reference that this takes.
+fn add_sharer(files: &[Weak<PageCache>], by: i64) {
+    for (at, file) in files.iter().enumerate() {
+        let is_first = !files.iter().take(at).any(|before| before.ptr_eq(file));
+        if let Some(file) = file.upgrade().filter(|_| is_first) {
+            file.add_sharer(by);
         }
     }
 }
@@ -108,6 +131,13 @@ impl Region {
         self.end.store(first + pages.pages(), Ordering::Relaxed);
         self.base.store(pages.start().get().wrapping_sub(first), Ordering::Relaxed);
         self.file.store(file, Ordering::Relaxed);
+    }
+
+    fn copy(&self, other: &Self) {
+        let words = [(&self.first, &other.first), (&self.end, &other.end), (&self.base, &other.base)];
+        for (mine, its) in words.into_iter().chain([(&self.file, &other.file)]) {
+            mine.store(its.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 
     fn find(&self, file: u64, page: u64) -> Option<PageNum> {

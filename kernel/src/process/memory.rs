@@ -17,6 +17,7 @@ use super::pages::Pages;
 use crate::fs::{self, OpenFile};
 use crate::mm::fallible;
 use crate::mm::file_mapping;
+use crate::mm::read_refs;
 use crate::mm::refcache_arc::RefcacheArc;
 use crate::mm::space::{self, SpaceHandle, user_pages};
 use crate::mm::static_or_arc::StaticOrArc;
@@ -217,7 +218,11 @@ impl Memory {
     /// ENOMEM, EINTR if the task is killed meanwhile.
     pub fn fork(self: &Arc<Self>, task: &Task) -> Result<Arc<Self>, Errno> {
         let (heap, space) = self.heap.copy_with(|| self.fork_space(task));
-        fallible::arc(Self::new(space?, heap, self.program.clone()))
+        let copy = fallible::arc(Self::new(space?, heap, self.program.clone()))?;
+        if read_refs::is_local() {
+            copy.local_counts.inherit(&self.local_counts);
+        }
+        Ok(copy)
     }
 
     /// Copies the space. If other threads run here, a short copy is done in one step, while threads that

@@ -5,54 +5,170 @@
 //! of them, so it moves a line only if the kernel counts or locks what a call uses. 64 bytes instead of a
 //! page leave little but the count. With --mapped each process maps the block and asks the kernel to count
 //! its reads there, as LODIC does (`read_refs=lodic`).
+//!
+//! With --noise some processes map, touch and unmap the block all the time instead (the paper's figure 15).
+//! For the meter, a read is phase 1 and a mapping phase 2.
 
-use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 
 use programs::args::{Args, Parsed};
-use programs::benchmark::{Options, Program};
-use programs::memory::PAGE;
-use programs::require;
-use programs::shared_file::{Buffer, map_counted, unnamed};
+use programs::benchmark::{MAX_THREADS, Options, Program};
+use programs::memory::{PAGE, map_file_at, unmap};
+use programs::shared_file::{Buffer, Sharers, map_counted, unnamed};
+use programs::{marker, require};
 use serde_json::{Map, json};
 
 const PROGRAM: Program = Program {
     usage: "usage: drbh [OPTIONS]\nEach process reads the same block of one file.",
     options: "  --bytes N       bytes of the block, 1 to 4096 (default 4096)\n  \
          --by-threads    threads of one process read, instead of processes\n  \
-         --mapped        each process maps the block and has its reads counted there\n",
+         --each N        threads of each process, as far as there are so many (default 1)\n  \
+         --mapped        each process maps the block and has its reads counted there\n  \
+         --inherit       with --mapped, the processes are children of the one that has mapped it\n  \
+         --regions N     and names N regions, the block's first (default 1)\n  \
+         --sharers N     more processes that map the block, and then do nothing (default 0)\n  \
+         --noise N       N of the processes map and unmap the block instead of reading it\n",
     pages: (0, 0),
     iterations: 10_000,
 };
+
+/// Phases for the meter.
+const RESTING: usize = 0;
+const READING: usize = 1;
+const MAPPING: usize = 2;
 
 /// The readers and the bytes that each reads.
 struct Reading {
     bytes: usize,
     by_threads: bool,
+    each: usize,
     mapped: bool,
+    inherit: bool,
+    regions: usize,
+    sharers: usize,
+    /// The number of processes that map, if phases are told apart.
+    noise: Option<usize>,
 }
 
-fn reading(args: &mut Args) -> Parsed<Reading> {
-    let bytes = args.number("--bytes", PAGE as u64, 1..=PAGE as u64)? as usize;
-    Ok(Reading { bytes, by_threads: args.flag("--by-threads"), mapped: args.flag("--mapped") })
+fn reading(args: &mut Args, threads: usize) -> Parsed<Reading> {
+    const NONE: u64 = u64::MAX;
+    let mut number = |name, default, least, most| args.number(name, default, least..=most);
+    let bytes = number("--bytes", PAGE as u64, 1, PAGE as u64)? as usize;
+    let each = number("--each", 1, 1, MAX_THREADS)?.min(threads as u64) as usize;
+    let regions = number("--regions", 1, 1, 64)? as usize;
+    let sharers = number("--sharers", 0, 0, MAX_THREADS)? as usize;
+    let noise = Some(number("--noise", NONE, 0, threads as u64 - 1)?).filter(|given| *given != NONE);
+    let [by_threads, mapped, inherit] = ["--by-threads", "--mapped", "--inherit"].map(|name| args.flag(name));
+    if !threads.is_multiple_of(each) || noise.is_some() && each > 1 {
+        return Err(format!("--each {each}: give a number that divides {threads} threads, without --noise"));
+    }
+    let noise = noise.map(|noise| noise as usize);
+    Ok(Reading { bytes, by_threads, each, mapped, inherit, regions, sharers, noise })
+}
+
+/// The work of a process.
+enum Role {
+    Reads(Box<Buffer>),
+    Maps(OwnedFd),
+}
+
+/// Maps, touches and unmaps the block.
+fn map_once(file: &OwnedFd) {
+    // SAFETY: without MAP_FIXED no mapping is replaced, the file is not written, and the page is unmapped by
+    // its only user.
+    unsafe {
+        let at = require(map_file_at((0, PAGE), libc::PROT_READ, libc::MAP_SHARED, file, 0), "mmap");
+        (at as *const u64).read_volatile();
+        require(unmap(at, PAGE), "munmap");
+    }
+}
+
+/// Does one round in a phase of its own.
+fn in_phase(phase: usize, round: impl FnOnce()) {
+    marker::phase(phase);
+    round();
+    marker::phase(RESTING);
+}
+
+impl Reading {
+    /// Returns the role of a process, which has mapped the block if it is to. Threads of a process map it
+    /// once.
+    fn prepare(&self, file: &File, index: usize, readers: usize, block: &OnceLock<usize>) -> Role {
+        if index >= readers {
+            return Role::Maps(OwnedFd::from(require(file.try_clone(), "dup")));
+        }
+        if self.mapped {
+            let block = block.get_or_init(|| self.map(file));
+            // SAFETY: it stays mapped. A child of the process that has mapped it has to touch it.
+            unsafe { (*block as *const u64).read_volatile() };
+        }
+        Role::Reads(Buffer::new())
+    }
+
+    /// Maps the block and then other files, and has reads counted there. Returns the block's address.
+    fn map(&self, file: &File) -> usize {
+        let block = map_counted(file, 1);
+        (1..self.regions).for_each(|_| _ = map_counted(&unnamed("drbh-other", &[7; PAGE]), 1));
+        block
+    }
+
+    fn read(&self, file: &File, buffer: &mut Buffer) {
+        require(file.read_exact_at(&mut buffer.0[..self.bytes], 0), "pread");
+    }
+
+    fn round(&self, file: &File, role: &mut Role) {
+        match role {
+            Role::Reads(buffer) if self.noise.is_none() => self.read(file, buffer),
+            Role::Reads(buffer) => in_phase(READING, || self.read(file, buffer)),
+            Role::Maps(file) => in_phase(MAPPING, || map_once(file)),
+        }
+    }
 }
 
 fn main() {
-    let (options, Reading { bytes, by_threads, mapped }) =
-        Options::parse_with(&PROGRAM, |args, _| reading(args));
+    let (options, reading) = Options::parse_with(&PROGRAM, reading);
     let file = unnamed("drbh", &[7; PAGE]);
-    let read = |buffer: &mut Buffer| require(file.read_exact_at(&mut buffer.0[..bytes], 0), "pread");
-    if by_threads {
-        let more = Map::from_iter([("bytes".to_string(), json!(bytes))]);
-        options.run_with("drbh", more, |_| Buffer::new(), |_, own, _| read(own));
+    if reading.by_threads {
+        let more = Map::from_iter([("bytes".to_string(), json!(reading.bytes))]);
+        options.run_with("drbh", more, |_| Buffer::new(), |_, own, _| reading.read(&file, own));
     } else {
-        // Each process has a copy, which it touches in its first rounds.
-        let (own, to_map) = (RefCell::new(Buffer::new()), Cell::new(mapped));
-        options.run_processes("drbh", |_| {
-            if to_map.take() {
-                map_counted(&file, 1);
-            }
-            read(&mut own.borrow_mut());
-        });
+        let _sharers = Sharers::start(&file, 1, reading.sharers);
+        let (block, readers) = (OnceLock::new(), options.threads - reading.noise.unwrap_or(0));
+        if reading.mapped && reading.inherit {
+            block.get_or_init(|| reading.map(&file));
+        }
+        let prepare = |index| reading.prepare(&file, index, readers, &block);
+        options.run_processes("drbh", reading.each, prepare, |role, _| reading.round(&file, role));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &str, threads: usize) -> Parsed<Reading> {
+        let mut args = Args::new(words.split_whitespace().map(Into::into))?;
+        reading(&mut args, threads)
+    }
+
+    #[test]
+    fn threads_of_processes_divide_all() {
+        assert_eq!(parse("--each 16", 4).unwrap().each, 4);
+        assert!(parse("--each 3", 4).is_err() && parse("--each 2 --noise 1", 4).is_err());
+        assert!(parse("--noise 4", 4).is_err() && parse("--noise 3", 4).unwrap().noise == Some(3));
+        assert_eq!(parse("", 4).unwrap().noise, None);
+    }
+
+    #[test]
+    fn processes_that_map_read_nothing() {
+        let (file, reading) = (unnamed("drbh-test", &[7; PAGE]), parse("--mapped --noise 1", 2).unwrap());
+        let block = OnceLock::new();
+        let mut roles = [0, 1].map(|index| reading.prepare(&file, index, 1, &block));
+        roles.iter_mut().for_each(|role| reading.round(&file, role));
+        assert!(block.get().is_some() && matches!(&roles[0], Role::Reads(buffer) if buffer.0 == [7; PAGE]));
+        assert!(matches!(roles[1], Role::Maps(_)));
     }
 }

@@ -33,7 +33,7 @@ fn main() {
         exit(0);
     }
     let (options, executes) = Options::parse_with(&PROGRAM, |args, _| Ok(args.flag("--exec")));
-    options.run_processes("forkexit", |_| {
+    let round = |_: &mut (), _| {
         let child = require(
             spawn(|| {
                 if executes {
@@ -43,5 +43,6 @@ fn main() {
             "fork",
         );
         assert_eq!(require(wait(child), "waitpid"), Some(0), "a child failed");
-    });
+    };
+    options.run_processes("forkexit", 1, |_| (), round);
 }

@@ -6,7 +6,6 @@
 //! looks for its key there, a scan goes over all of it. Each value is checked. With --mapped each process
 //! maps the file and asks the kernel to count its reads there, as LODIC does (`read_refs=lodic`).
 
-use std::cell::RefCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process;
@@ -159,15 +158,13 @@ fn main() {
         let reader = |index: usize| Reader::new(records, index as u64).warmed_up(&file);
         options.run_with("kvread", more, |worker| reader(worker.index), |_, own, _| round(own));
     } else {
-        let own: RefCell<Option<Reader>> = RefCell::new(None);
-        options.run_processes("kvread", |_| {
-            round(own.borrow_mut().get_or_insert_with(|| {
-                if mapped {
-                    map_counted(&file, records.div_ceil(IN_BLOCK));
-                }
-                Reader::new(records, process::id().into()).warmed_up(&file)
-            }));
-        });
+        let reader = |_| {
+            if mapped {
+                map_counted(&file, records.div_ceil(IN_BLOCK));
+            }
+            Reader::new(records, process::id().into()).warmed_up(&file)
+        };
+        options.run_processes("kvread", 1, reader, |own, _| round(own));
     }
 }
 

@@ -6,7 +6,6 @@
 //! the count of that page. With --mapped each server maps the page and asks the kernel to count its reads
 //! there, as LODIC does (`read_refs=lodic`).
 
-use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -119,10 +118,7 @@ unsafe fn close_ends(requests: &PipeWriter, answers: &PipeReader) {
 
 fn main() {
     let (options, site) = Options::parse_with(&PROGRAM, |args, _| site(args));
-    let client: RefCell<Option<Client>> = RefCell::new(None);
-    options.run_processes("webserve", |_| {
-        client.borrow_mut().get_or_insert_with(|| Client::new(&site)).ask();
-    });
+    options.run_processes("webserve", 1, |_| Client::new(&site), |client, _| client.ask());
 }
 
 #[cfg(test)]
