@@ -27,8 +27,8 @@ const SIZES: [&[u16]; 2] = [&[1, 2, 4, 8, 16], &[1, 2]];
 /// Options of `radixvm bench figures`.
 #[derive(Args)]
 #[command(after_help = "\
-Draws the figures of the RadixVM paper (EuroSys 2013: fig4 to fig9, table2, tables) and of the Bonsai paper (ASPLOS 2012: fig13 to \
-fig18) from counts in metered guests and from the cost model; docs/results/figures.md says how. DIR gets index.html, figures.json, counts.json \
+Draws the figures of the RadixVM paper (EuroSys 2013: fig4 to fig9, table2, tables), of the Bonsai paper (ASPLOS 2012: fig13 to \
+fig18) and of the LODIC paper (ATC 2021: lodic7 to lodic15, lodic-table3) from counts in metered guests and from the cost model; docs/results/figures.md says how. DIR gets index.html, figures.json, counts.json \
 (the compared counts in short, from which all is drawn), a picture of each plot, and a file for each guest that is done: a command that was stopped goes on where it was, unless kernel or programs \
 have changed. A program runs in two to 32 guests, until its mean counts are known, or in as many as --boots allows.")]
 pub struct Arguments {

@@ -1,7 +1,7 @@
-//! The figures of the papers, drawn anew: RadixVM (EuroSys 2013) and Bonsai (ASPLOS 2012).
+//! The figures of the papers, drawn anew: RadixVM (EuroSys 2013), Bonsai (ASPLOS 2012) and LODIC (ATC 2021).
 //!
 //! ```text
-//!   radixvm, radixvm_5_5, bonsai: the figures as data
+//!   radixvm, radixvm_5_5, bonsai, lodic: the figures as data
 //!        │ plan: what this build has, which runs that takes
 //!        ▼
 //!   measure ──▶ store: a file per boot, found again after a stop
@@ -28,6 +28,7 @@ pub mod counts;
 pub mod curve;
 pub mod identity;
 pub mod job;
+pub mod lodic;
 pub mod measure;
 pub mod page;
 pub mod plan;
@@ -166,22 +167,28 @@ pub enum Machine {
         tables: &'static str,
         /// The scheme that counts references to pages.
         refs: &'static str,
+        /// The way in which a read keeps the page of a file.
+        read_refs: &'static str,
     },
     /// The distribution's.
     Linux,
 }
 
 impl Series {
-    /// Returns the number of its colour, which is that of its number of writers or of its system.
+    /// Returns the number of its colour, which is that of its number of writers, of its way to keep pages, or
+    /// of its system.
     pub fn color(&self) -> usize {
         let writers = WRITERS.iter().position(|writers| *writers == self.work.apart);
+        let reads = READS.iter().position(|reads| self.on.reads() == Some(*reads));
         let system = self.on.system().map_or(palette::OTHERS, palette::of);
-        writers.map_or(system, |at| palette::OTHERS + at)
+        writers.or(reads).map_or(system, |at| palette::OTHERS + at)
     }
 }
 
 /// Numbers of writers that have a colour.
 const WRITERS: [u16; 5] = [1, 5, 10, 20, 40];
+/// Ways to keep pages that have a colour, the same ones: no figure has both.
+const READS: [&str; 5] = ["shared", "none", "refcache", "paygo", "lodic"];
 
 /// RadixVM as it comes, with adaptive page tables, which the paper does not have.
 pub const ADAPTIVE: Machine = ours("radix", "adaptive", "refcache");
@@ -192,26 +199,45 @@ pub const SHARED: Machine = ours("radix", "shared", "refcache");
 /// Bonsai's pure RCU.
 pub const BONSAI: Machine = ours("bonsai", "shared", "refcache");
 
+/// The default way in which a read keeps the page of a file.
+const PINNED: &str = "pinned";
+
 /// Returns a machine that runs our kernel.
 pub const fn ours(design: &'static str, tables: &'static str, refs: &'static str) -> Machine {
-    Machine::Ours { design, tables, refs }
+    Machine::Ours { design, tables, refs, read_refs: PINNED }
+}
+
+/// Returns RadixVM with one page table, whose reads of files keep pages in this way.
+pub const fn reading(read_refs: &'static str) -> Machine {
+    Machine::Ours { design: "radix", tables: "shared", refs: "refcache", read_refs }
 }
 
 impl Machine {
     /// Returns the system, or the name of the part of it that this build lacks.
     pub fn system(self) -> Result<System, String> {
-        let Machine::Ours { design, tables, refs } = self else { return Ok(System::Linux) };
+        let Machine::Ours { design, tables, refs, read_refs } = self else { return Ok(System::Linux) };
         let known = Design::named(design).ok_or_else(|| format!("design {design}"))?;
         let tables = Tables::named(tables).ok_or_else(|| format!("tables {tables}"))?;
         let refs = Refs::named(refs).ok_or_else(|| format!("counters {refs}"))?;
-        Ok(System::Radixvm(known, tables, refs, ReadRefs::Pinned))
+        let reads = ReadRefs::named(read_refs).ok_or_else(|| format!("reads {read_refs}"))?;
+        Ok(System::Radixvm(known, tables, refs, reads))
     }
 
     /// Returns the words that name it.
     pub fn words(self) -> Vec<&'static str> {
         match self {
-            Machine::Ours { design, tables, refs } => vec![design, tables, refs],
+            Machine::Ours { design, tables, refs, .. } => {
+                [design, tables, refs].into_iter().chain(self.reads()).collect()
+            }
             Machine::Linux => vec!["linux"],
+        }
+    }
+
+    /// Returns the way in which its reads keep pages, if that is not the default.
+    fn reads(self) -> Option<&'static str> {
+        match self {
+            Machine::Ours { read_refs, .. } => Some(read_refs).filter(|word| *word != PINNED),
+            Machine::Linux => None,
         }
     }
 }
@@ -239,7 +265,7 @@ impl Work {
 
 /// Returns all figures, paper by paper.
 pub fn all() -> impl Iterator<Item = &'static Figure> {
-    radixvm::FIGURES.iter().chain(&radixvm_5_5::FIGURES).chain(&bonsai::FIGURES)
+    radixvm::FIGURES.iter().chain(&radixvm_5_5::FIGURES).chain(&bonsai::FIGURES).chain(&lodic::FIGURES)
 }
 
 #[cfg(test)]
@@ -265,5 +291,13 @@ mod tests {
         assert_eq!(Machine::Linux.system(), Ok(System::Linux));
         assert_eq!(ours("none", "percore", "refcache").system(), Err("design none".to_owned()));
         assert_eq!(ours("radix", "percore", "two").system(), Err("counters two".to_owned()));
+        assert_eq!(reading("slow").system(), Err("reads slow".to_owned()));
+    }
+
+    #[test]
+    fn machines_name_how_they_read_unless_as_usual() {
+        assert_eq!(reading("lodic").words(), ["radix", "shared", "refcache", "lodic"]);
+        assert_eq!((reading("pinned"), SHARED.words()), (SHARED, vec!["radix", "shared", "refcache"]));
+        assert!(READS.iter().all(|word| reading(word).system().unwrap().checked().is_ok()));
     }
 }
