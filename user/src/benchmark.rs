@@ -2,7 +2,7 @@
 //! 5.1), and those made for the contention meter.
 
 use crate::args::{Args, Parsed, options};
-use crate::processes::{Team, measure_processes};
+use crate::processes::{Team, measure_processes, measure_teams};
 use crate::window::{Rounds, Window, Worker, measure_rounds};
 use crate::{cores, say};
 use serde_json::{Map, Value, json};
@@ -101,13 +101,21 @@ impl Options {
         prepare: impl Fn(&Worker) -> T + Sync,
         round: impl Fn(&Worker, &mut T, u64) + Sync,
     ) {
-        let rounds = Rounds { warm_up: self.warm_up, counted: self.iterations };
-        self.tell(program, more, &measure_rounds(self.threads, rounds, prepare, round));
+        self.tell(program, more, &measure_rounds(self.threads, self.counted(), prepare, round));
     }
 
-    /// Does the same for processes of `each` threads, which divides the number of threads. `prepare` gets the
-    /// number of its thread.
+    /// Does the same for processes instead of threads. `prepare` gets the number of its process.
     pub fn run_processes<T>(
+        &self,
+        program: &str,
+        prepare: impl Fn(usize) -> T + Sync,
+        round: impl Fn(&mut T, u64) + Sync,
+    ) {
+        self.tell(program, Map::new(), &measure_processes(self.threads, self.counted(), prepare, round));
+    }
+
+    /// Does the same for processes of `each` threads, which divides the number of threads.
+    pub fn run_teams<T>(
         &self,
         program: &str,
         each: usize,
@@ -115,8 +123,11 @@ impl Options {
         round: impl Fn(&mut T, u64) + Sync,
     ) {
         let team = Team { processes: self.threads / each, each };
-        let rounds = Rounds { warm_up: self.warm_up, counted: self.iterations };
-        self.tell(program, Map::new(), &measure_processes(team, rounds, prepare, round));
+        self.tell(program, Map::new(), &measure_teams(team, self.counted(), prepare, round));
+    }
+
+    fn counted(&self) -> Rounds {
+        Rounds { warm_up: self.warm_up, counted: self.iterations }
     }
 
     fn tell(&self, program: &str, more: Map<String, Value>, window: &Window) {

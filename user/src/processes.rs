@@ -55,14 +55,40 @@ impl Team {
     }
 }
 
-/// Makes all threads of the processes do rounds, passing the number of the round, and returns the costs of
-/// the counted rounds. Each thread has state of its own, which `prepare` makes before the first round from
-/// the number of the thread.
+/// Makes processes of one thread do rounds, passing the number of the round, and returns the costs of the
+/// counted rounds. Each has state of its own, which `prepare` makes before the first round from the number of
+/// the process. Nothing here links the code of threads, whose data a process that forks would copy.
 pub fn measure_processes<T>(
+    processes: usize,
+    rounds: Rounds,
+    prepare: impl Fn(usize) -> T + Sync,
+    round: impl Fn(&mut T, u64) + Sync,
+) -> Window {
+    measure(Team { processes, each: 1 }, rounds, prepare, round, |first, work| work(first))
+}
+
+/// Does the same with all threads of all processes. `prepare` gets the number of its thread.
+pub fn measure_teams<T>(
     team: Team,
     rounds: Rounds,
     prepare: impl Fn(usize) -> T + Sync,
     round: impl Fn(&mut T, u64) + Sync,
+) -> Window {
+    measure(team, rounds, prepare, round, |first, work| {
+        thread::scope(|scope| {
+            (first + 1..first + team.each).for_each(|index| drop(scope.spawn(move || work(index))));
+            work(first);
+        });
+    })
+}
+
+/// Measures processes. `run` does the work of all threads of one process, from the number of the first on.
+fn measure<T>(
+    team: Team,
+    rounds: Rounds,
+    prepare: impl Fn(usize) -> T + Sync,
+    round: impl Fn(&mut T, u64) + Sync,
+    run: impl Fn(usize, &(dyn Fn(usize) + Sync)),
 ) -> Window {
     let cpus = require(cores::allowed(), "sched_getaffinity");
     let (mut ready, says_ready) = require(io::pipe(), "pipe");
@@ -79,21 +105,13 @@ pub fn measure_processes<T>(
             let child = || {
                 // A process that holds it open would wait for itself.
                 close(&start);
-                in_threads(process * team.each, team.each, &work);
+                run(process * team.each, &work);
             };
             require(spawn(child), "fork")
         })
         .collect();
     require(ready.read_exact(&mut vec![0; team.threads()]), "a process is not ready");
     observe(start, &spawned)
-}
-
-/// Does the work of `threads` threads from `first` on, the first of them in this thread.
-fn in_threads(first: usize, threads: usize, work: &(impl Fn(usize) + Sync)) {
-    thread::scope(|scope| {
-        (first + 1..first + threads).for_each(|index| drop(scope.spawn(move || work(index))));
-        work(first);
-    });
 }
 
 fn close(end: &PipeWriter) {

@@ -141,7 +141,7 @@ fn main() {
             block.get_or_init(|| reading.map(&file));
         }
         let prepare = |index| reading.prepare(&file, index, readers, &block);
-        options.run_processes("drbh", reading.each, prepare, |role, _| reading.round(&file, role));
+        options.run_teams("drbh", reading.each, prepare, |role, _| reading.round(&file, role));
     }
 }
 

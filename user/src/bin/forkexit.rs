@@ -44,5 +44,5 @@ fn main() {
         );
         assert_eq!(require(wait(child), "waitpid"), Some(0), "a child failed");
     };
-    options.run_processes("forkexit", 1, |_| (), round);
+    options.run_processes("forkexit", |_| (), round);
 }

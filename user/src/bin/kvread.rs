@@ -164,7 +164,7 @@ fn main() {
             }
             Reader::new(records, process::id().into()).warmed_up(&file)
         };
-        options.run_processes("kvread", 1, reader, |own, _| round(own));
+        options.run_processes("kvread", reader, |own, _| round(own));
     }
 }
 

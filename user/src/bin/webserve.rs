@@ -118,7 +118,7 @@ unsafe fn close_ends(requests: &PipeWriter, answers: &PipeReader) {
 
 fn main() {
     let (options, site) = Options::parse_with(&PROGRAM, |args, _| site(args));
-    options.run_processes("webserve", 1, |_| Client::new(&site), |client, _| client.ask());
+    options.run_processes("webserve", |_| Client::new(&site), |client, _| client.ask());
 }
 
 #[cfg(test)]
