@@ -116,6 +116,24 @@ fn the_pool_is_used_and_counted() {
     assert!(mappings(&["--strict", "--stats"]) >= 1000);
 }
 
+/// The runtime rewrites a function that makes a call, before the process has a second thread.
+#[test]
+fn calls_are_rewritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("code.c");
+    let text = "#include <pthread.h>\n#include <string.h>\n#include <unistd.h>\n\
+        static void *run(void *with) { return with; }\n\
+        int main() { unsigned char before[8]; memcpy(before, (void *)getppid, 8); pthread_t thread;\
+        pthread_create(&thread, 0, run, 0); pthread_join(thread, 0);\
+        return memcmp(before, (void *)getppid, 8) == 0; }";
+    std::fs::write(&source, text).unwrap();
+    let program = folder.path().join("code");
+    let mut compiler = Command::new("gcc");
+    assert!(compiler.args(["-pthread", "-o"]).arg(&program).arg(&source).status().unwrap().success());
+    let statuses = [&[][..], &["--pool"], &["--isolate"]].map(|way| see(in_way(way, &program)).status);
+    assert_eq!(statuses, [Some(1), Some(0), Some(0)]);
+}
+
 /// A child of `vfork` that ends without executing a program does not print the counters.
 #[test]
 fn counters_are_printed_once() {

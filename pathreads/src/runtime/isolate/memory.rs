@@ -54,7 +54,10 @@ enum Source {
 pub extern "C" fn call(frame: &mut Frame) -> Then {
     let arguments = frame.arguments();
     let [number, a, b, c, ..] = frame.call;
-    patch::forget(a, b);
+    // The second argument of `brk` is what the register happens to have.
+    if number != nr::BRK {
+        patch::forget(a, b);
+    }
     let result = match number {
         nr::MMAP => map_for_program(arguments),
         nr::MUNMAP => unmap(a, b),
