@@ -482,7 +482,228 @@ static void a_child_has_a_copy_of_one_moment(void) {
     SAY("%d\n", wrong);
 }
 
-RULES(RULE(any_action_may_be_set), RULE(a_handler_keeps_its_stack), RULE(a_thread_that_blocks_all_gives_memory_up),
+// What follows is about memory that one thread alone has used: who else may touch it, and when.
+
+static unsigned char *passed;
+
+static void *map_and_pass(void *with) {
+    passed = map_pages(3);
+    memset(passed, 5, 3 * page);
+    return with;
+}
+
+static void memory_outlives_its_thread(void) {
+    for (int i = 0; i < 20; i++) {
+        finish(start(map_and_pass, NULL));
+        NEED(passed[0] == 5 && passed[2 * page] == 5);
+        passed[page] = 6;
+        NEED(munmap(passed, 3 * page) == 0 && !is_readable(passed));
+    }
+    SAY("used\n");
+}
+
+// Maps and unmaps by turns with the first thread.
+static void *map_by_turns(void *with) {
+    for (;;) {
+        passed = map_pages(1);
+        NEED(passed[0] == 0 && passed[page - 1] == 0);
+        memset(passed, 7, page);
+        sem_post(&ready);
+        sem_wait(&go);
+        if (is_over) return with;
+        NEED(munmap(passed, page) == 0);
+        sem_post(&ready);
+        sem_wait(&go);
+    }
+}
+
+static void next_turn(void) {
+    sem_post(&go);
+    sem_wait(&ready);
+}
+
+static sigjmp_buf back;
+static void jump_back(int signal) {
+    siglongjmp(back, signal);
+}
+
+static int reads(const volatile unsigned char *at) {
+    signal(SIGSEGV, jump_back);
+    int caught = sigsetjmp(back, 1);
+    if (caught == 0) (void)*at;
+    signal(SIGSEGV, SIG_DFL);
+    return caught == 0;
+}
+
+// The first thread looks in each way at what the other has mapped, and at what it has unmapped.
+static void no_thread_reads_what_is_unmapped(void) {
+    begin();
+    pthread_t thread = start(map_by_turns, NULL);
+    sem_wait(&ready);
+    for (int i = 0; i < 60; i++) {
+        if (i % 3 == 1) NEED(is_readable(passed));
+        if (i % 3 == 2) NEED(reads(passed) && passed[page - 1] == 7);
+        next_turn();
+        NEED(!is_readable(passed) && !reads(passed));
+        next_turn();
+    }
+    is_over = 1;
+    sem_post(&go);
+    finish(thread);
+    SAY("%d\n", passed[0]);
+}
+
+static void a_place_that_was_unmapped_may_be_taken(void) {
+    begin();
+    pthread_t thread = start(map_by_turns, NULL);
+    sem_wait(&ready);
+    unsigned char *taken[20];
+    for (int i = 0; i < 20; i++) {
+        next_turn();
+        unsigned char *at = taken[i] = passed;
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | (i % 2 ? MAP_FIXED_NOREPLACE : MAP_FIXED);
+        NEED(mmap(at, page, PROT_READ | PROT_WRITE, flags, -1, 0) == at);
+        NEED(at[0] == 0);
+        memset(at, 9, page);
+        next_turn();
+        NEED(passed != at);
+    }
+    for (int i = 0; i < 20; i++) NEED(taken[i][0] == 9 && taken[i][page - 1] == 9);
+    is_over = 1;
+    sem_post(&go);
+    finish(thread);
+    SAY("taken\n");
+}
+
+// Each change is by the first thread, to memory that the other alone has used, and the other unmaps it.
+static void any_thread_may_change_what_another_has(void) {
+    begin();
+    pthread_t thread = start(map_by_turns, NULL);
+    sem_wait(&ready);
+    unsigned char present;
+    for (int i = 0; i < 50; i++) {
+        unsigned char *at = passed;
+        switch (i % 5) {
+        case 0: NEED(mprotect(at, page, PROT_NONE) == 0 && !is_readable(at)); break;
+        case 1: NEED(mprotect(at, page, PROT_READ) == 0 && is_readable(at)); break;
+        case 2: NEED(madvise(at, page, MADV_DONTNEED) == 0 && at[0] == 0); break;
+        case 3: NEED(mincore(at, page, &present) == 0); break;
+        case 4: NEED(mmap(at, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at && at[0] == 0); break;
+        }
+        next_turn();
+        NEED(mincore(at, page, &present) == -1 && errno == ENOMEM && !is_readable(at));
+        next_turn();
+    }
+    is_over = 1;
+    sem_post(&go);
+    finish(thread);
+    SAY("changed\n");
+}
+
+// A child has what another thread than its parent alone has used, and not what that has unmapped.
+static void a_child_has_what_any_thread_mapped(void) {
+    begin();
+    pthread_t thread = start(map_by_turns, NULL);
+    sem_wait(&ready);
+    for (int i = 0; i < 6; i++) {
+        fflush(stdout);
+        pid_t child = fork();
+        NEED(child >= 0);
+        if (child == 0) {
+            int is_mapped = is_readable(passed);
+            if (is_mapped) NEED(passed[0] == 7 && munmap(passed, page) == 0 && !is_readable(passed));
+            for (int k = 0; k < 200; k++) {
+                unsigned char *at = map_pages(1);
+                NEED(at[0] == 0);
+                at[0] = 1;
+                NEED(munmap(at, page) == 0 && !is_readable(at));
+            }
+            _exit(is_mapped);
+        }
+        say_end("child", child);
+        next_turn();
+    }
+    is_over = 1;
+    sem_post(&go);
+    finish(thread);
+}
+
+static void *read_kept(void *with) {
+    unsigned char **at = with;
+    NEED(!is_readable(at[0]) && is_readable(at[1]) && at[1][0] == 8);
+    NEED(munmap(at[1], page) == 0);
+    return NULL;
+}
+
+static void a_new_thread_has_what_its_maker_has(void) {
+    for (int i = 0; i < 30; i++) {
+        unsigned char *at[2] = {map_pages(1), map_pages(1)};
+        at[0][0] = at[1][0] = 8;
+        NEED(munmap(at[0], page) == 0);
+        finish(start(read_kept, at));
+        NEED(!is_readable(at[1]) && !is_readable(at[0]));
+        unsigned char *again = map_pages(1);
+        NEED(again[0] == 0 && munmap(again, page) == 0);
+    }
+    SAY("had\n");
+}
+
+static void *map_for_ever(void *with) {
+    for (size_t pages = 1;; pages = pages % 70 + 1) {
+        unsigned char *at = map_pages(pages);
+        at[0] = 1;
+        sem_post(&ready);
+        NEED(munmap(at, pages * page) == 0);
+    }
+    return with;
+}
+
+static void threads_that_map_may_be_killed(void) {
+    for (int i = 0; i < 10; i++) {
+        fflush(stdout);
+        pid_t child = fork();
+        NEED(child >= 0);
+        if (child == 0) {
+            begin();
+            for (int k = 0; k < 3; k++) start(map_for_ever, NULL);
+            for (int k = 0; k < 300; k++) sem_wait(&ready);
+            kill(getpid(), i % 2 ? SIGKILL : SIGTERM);
+            for (;;) pause();
+        }
+        say_end("child", child);
+    }
+}
+
+// Threads unmap what others have mapped, used or not, while those map more.
+static unsigned char *_Atomic handed[64];
+static void *hand_on(void *seed) {
+    unsigned random = (unsigned)(uintptr_t)seed;
+    for (int i = 0; i < 3000; i++) {
+        random = random * 1103515245 + 12345;
+        size_t pages = 1 + (random >> 16) % 6 * 3;
+        unsigned char *at = map_pages(pages);
+        for (size_t k = 0; k < pages; k++) NEED(at[k * page] == 0);
+        if (random >> 30) at[0] = at[(pages - 1) * page] = (unsigned char)pages;
+        at[1] = (unsigned char)pages;
+        unsigned char *old = __atomic_exchange_n((unsigned char **)&handed[(random >> 8) % 64], at, __ATOMIC_ACQ_REL);
+        if (!old) continue;
+        size_t length = old[1] * page;
+        NEED(length > 0 && munmap(old, length) == 0);
+    }
+    return NULL;
+}
+
+static void memory_goes_from_hand_to_hand(void) {
+    pthread_t threads[4];
+    for (uintptr_t i = 0; i < 4; i++) threads[i] = start(hand_on, (void *)(i + 1));
+    for (int i = 0; i < 4; i++) finish(threads[i]);
+    SAY("handed on\n");
+}
+
+RULES(RULE(memory_outlives_its_thread), RULE(no_thread_reads_what_is_unmapped), RULE(a_place_that_was_unmapped_may_be_taken),
+      RULE(any_thread_may_change_what_another_has), RULE(a_child_has_what_any_thread_mapped),
+      RULE(a_new_thread_has_what_its_maker_has), RULE(threads_that_map_may_be_killed), RULE(memory_goes_from_hand_to_hand),
+      RULE(any_action_may_be_set), RULE(a_handler_keeps_its_stack), RULE(a_thread_that_blocks_all_gives_memory_up),
       RULE(the_kernel_may_write_where_any_thread_gave_the_right), RULE(a_sent_fault_meets_any_call),
       RULE(threads_agree_on_an_action), RULE(shared_memory_outlives_all_descriptors), RULE(advice_keeps_what_a_file_has),
       RULE(a_process_has_the_stack_that_it_is_given), RULE(the_first_thread_of_a_child_is_joined),

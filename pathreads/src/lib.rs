@@ -5,6 +5,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod block;
 pub mod chunk;
 pub mod elf;
 pub mod functions;

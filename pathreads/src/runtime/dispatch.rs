@@ -107,16 +107,27 @@ const PR_SET_VMA: u64 = 0x5356_4d41;
 
 /// Handles a call of interest.
 pub extern "C" fn handle(frame: &mut Frame) -> Then {
-    let arguments = frame.arguments();
     let number = u64::from(frame.rax as u32);
-    let [a, b, c, d, e, f] = arguments;
+    let [a, b, c, d, e, f] = frame.arguments();
     frame.call = [number, a, b, c, d, e, f];
     patch::rewrite_if_due();
-    if isolate::is_on()
-        && let Some(then) = isolate::calls::handle(frame)
-    {
-        return then;
+    if isolate::is_on() { handle_isolated(frame) } else { handle_call(frame) }
+}
+
+/// Handles a call under `--isolate`. Its frame is small, because Go makes calls with little stack.
+#[inline(never)]
+fn handle_isolated(frame: &mut Frame) -> Then {
+    if let Some(result) = isolate::blocks::serve(frame) {
+        frame.rax = result;
+        return Then::Return;
     }
+    isolate::calls::handle(frame).unwrap_or_else(|| handle_call(frame))
+}
+
+#[inline(never)]
+fn handle_call(frame: &mut Frame) -> Then {
+    let arguments = frame.arguments();
+    let [number, a, b, c, d, e, f] = frame.call;
     match number {
         nr::MMAP => return map(frame),
         nr::MUNMAP => return unmap(frame),
@@ -228,7 +239,7 @@ fn map(frame: &mut Frame) -> Then {
 }
 
 /// Returns whether a mapping is plain memory anywhere.
-fn is_for_pool(address: u64, protection: u64, flags: u64, offset: u64) -> bool {
+pub fn is_for_pool(address: u64, protection: u64, flags: u64, offset: u64) -> bool {
     const MAP_STACK: u64 = 0x2_0000;
     let plain = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS;
     address == 0

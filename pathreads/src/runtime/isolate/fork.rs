@@ -9,10 +9,10 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
-use pathreads::record::{MOST_MEMBERS, Members, NO_FILE, Record};
+use pathreads::record::{MOST_MEMBERS, Members, NO_FILE, Record, Region};
 
 use super::{
-    CONTROL, Control, control, map_control, memory_file, new_file, own_thread, refuse, sync, thread,
+    CONTROL, Control, blocks, control, map_control, memory_file, new_file, own_thread, refuse, sync, thread,
 };
 use crate::entry::{self, Frame};
 use crate::sys::{self, Result, harmless, nr};
@@ -54,20 +54,19 @@ pub fn make(frame: &mut Frame, flags: u64, stack: u64, words: [u64; 2]) -> u64 {
     // SAFETY: the frame fits, and its size keeps the stack aligned.
     unsafe { copy.write(Frame { rsp: stack, ..frame.clone() }) };
     let made = super::locked(|record| {
-        let memory = with_file(c"program", 1 << 47, |memory| {
-            super::with_others_stopped(|| copy_memory(record, memory))
+        // At one moment, because members use and unmap blocks without the lock.
+        let [memory, area] = super::with_others_stopped(|| {
+            let memory = with_file(c"program", 1 << 47, |memory| copy_memory(record, memory))?;
+            let area = with_file(c"control", size_of::<Control>() as u64, |area| copy_control(record, area));
+            area.map(|area| [memory, area]).inspect_err(|_| sys::close(memory))
         })?;
-        let area = with_file(c"control", size_of::<Control>() as u64, copy_control);
-        let result = area.map(|area| {
-            NEW_MEMORY.store(memory, Ordering::Relaxed);
-            NEW_CONTROL.store(area, Ordering::Relaxed);
-            // SAFETY: the frame is the child's. Signals are blocked.
-            let result = unsafe { entry::spawn_child(copy, &raw const call) };
-            sys::close(area);
-            result
-        });
+        NEW_MEMORY.store(memory, Ordering::Relaxed);
+        NEW_CONTROL.store(area, Ordering::Relaxed);
+        // SAFETY: the frame is the child's. Signals are blocked.
+        let result = unsafe { entry::spawn_child(copy, &raw const call) };
+        sys::close(area);
         sys::close(memory);
-        result
+        Ok::<u64, Errno>(result)
     });
     // Linux says that there is no memory, too.
     made.unwrap_or_else(|_| Errno::ENOMEM.to_result())
@@ -81,15 +80,17 @@ fn with_file(name: &CStr, length: u64, fill: impl FnOnce(u64) -> Result<()>) -> 
 }
 
 fn copy_memory(record: &Record, memory: u64) -> Result<()> {
-    for region in record.all().iter().filter(|region| region.file == NO_FILE) {
+    let is_copied = |region: &&Region| region.file == NO_FILE && !blocks::is_kept(region);
+    for region in record.all().iter().filter(is_copied) {
         let length = region.end - region.start;
         super::memory::copy_data(memory_file(), region.start, memory, region.start, length)?;
     }
     Ok(())
 }
 
-fn copy_control(area: u64) -> Result<()> {
-    let size = size_of::<Control>() as u64;
+/// Copies the control area, to the end of what the record uses.
+fn copy_control(record: &Record, area: u64) -> Result<()> {
+    let size = record.all().as_ptr_range().end as u64 - CONTROL;
     let mut done = 0;
     while done < size {
         match harmless!(nr::PWRITE, area, CONTROL + done, size - done, done)? {
@@ -123,6 +124,8 @@ pub fn begin(frame: &mut Frame) {
     control.members[0].thread.store(own_thread(), Ordering::Relaxed);
     control.ending.store(0, Ordering::Relaxed);
     control.lock.store(0, Ordering::Relaxed);
+    control.stops.store(0, Ordering::Relaxed);
+    blocks::begin();
     super::SYNCED.store(u64::MAX, Ordering::Relaxed);
     thread::begin_process(frame.scratch[4]);
     super::locked(|record| {
@@ -130,6 +133,7 @@ pub fn begin(frame: &mut Frame) {
             super::unmap_here(region.start, region.end);
             (region.holders, region.current) = (Members::NONE, Members::NONE);
         }
+        let _ = blocks::settle(record, 0, u64::MAX);
     });
     // The kernel may put a signal's frame on the program's stacks before the program touches them.
     sync();

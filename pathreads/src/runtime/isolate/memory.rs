@@ -10,10 +10,11 @@
 use core::sync::atomic::Ordering;
 
 use abi::Errno;
+use pathreads::block;
 use pathreads::record::{Members, NO_FILE, Record, Region};
 use pathreads::{PAGE, RUNTIME_END, SLOTS_BASE, page_end, page_start};
 
-use super::{Request, control, copy_away, full, me, memory_file, punch, request, take};
+use super::{Request, blocks, control, copy_away, full, me, memory_file, punch, request, take};
 use crate::dispatch::Then;
 use crate::entry::Frame;
 use crate::patch;
@@ -29,7 +30,7 @@ const HEAP_MOST: u64 = 1 << 40;
 /// Where members look for free addresses: each first in a part of its own.
 const ARENA: u64 = 0x1000_0000_0000;
 const ARENA_PART: u64 = 1 << 37;
-const ARENA_END: u64 = 0x2000_0000_0000;
+const ARENA_END: u64 = block::START;
 
 /// The same for mappings that ask for low addresses.
 const LOW: u64 = 0x4000_0000;
@@ -69,7 +70,16 @@ pub extern "C" fn call(frame: &mut Frame) -> Then {
             None => return Then::Perform,
         },
         _ => {
-            super::with_record(|record| super::touch_in(record, a, a.saturating_add(b)));
+            let end = a.saturating_add(b);
+            let settled = super::with_record(|record| {
+                blocks::settle(record, a, end)?;
+                super::touch_in(record, a, end);
+                Ok(())
+            });
+            if let Err(error) = settled {
+                frame.rax = Errno::to_result(error);
+                return Then::Return;
+            }
             return Then::Perform;
         }
     };
@@ -89,9 +99,10 @@ fn map_for_program(arguments: [u64; 6]) -> Result {
 }
 
 /// Maps memory, as `mmap` does. Signals are blocked, or there are none yet.
-pub fn map([address, length, rights, flags, file, offset]: [u64; 6]) -> Result {
+pub fn map(arguments: [u64; 6]) -> Result {
     const MAP_GROWSDOWN: u64 = 0x100;
     const MAP_HUGETLB: u64 = 0x4_0000;
+    let [address, length, rights, flags, file, offset] = arguments;
     if flags & (MAP_GROWSDOWN | MAP_HUGETLB) != 0 {
         return Err(Errno::ENOMEM);
     }
@@ -105,8 +116,14 @@ pub fn map([address, length, rights, flags, file, offset]: [u64; 6]) -> Result {
     let source = open_source(length, rights, flags, file, offset)?;
     let result = super::with_record(|record| {
         check_limit(record, length, rights)?;
-        let start = place(record, address, length, flags)?;
-        fill_in(record, start, length, rights & RIGHTS, source)
+        let block = blocks::place(record, arguments);
+        let start = match block {
+            Some(block) => block.start(),
+            None => place(record, address, length, flags)?,
+        };
+        fill_in(record, start, length, rights & RIGHTS, source)?;
+        block.into_iter().for_each(blocks::begin_use);
+        Ok(start)
     });
     match source {
         // SAFETY: the view was for this function alone.
@@ -148,7 +165,9 @@ fn check_limit(record: &Record, length: u64, rights: u64) -> Result<()> {
     if limit == u64::MAX || rights & PROT_WRITE == 0 {
         return Ok(());
     }
-    let is_data = |region: &&Region| region.file == NO_FILE && region.rights & PROT_WRITE != 0;
+    let is_data = |region: &&Region| {
+        region.file == NO_FILE && region.rights & PROT_WRITE != 0 && !blocks::is_kept(region)
+    };
     let used: u64 = record.all().iter().filter(is_data).map(|region| region.end - region.start).sum();
     if used + length > limit { Err(Errno::ENOMEM) } else { Ok(()) }
 }
@@ -168,6 +187,7 @@ fn place(record: &mut Record, address: u64, length: u64, flags: u64) -> Result {
             return Err(Errno::EINVAL);
         }
         let end = end.filter(|end| is_programs(address, *end)).ok_or(Errno::ENOMEM)?;
+        blocks::settle(record, address, end)?;
         if flags & MAP_FIXED_NOREPLACE != 0 {
             return if record.is_free(address, end) { Ok(address) } else { Err(Errno::EEXIST) };
         }
@@ -178,9 +198,12 @@ fn place(record: &mut Record, address: u64, length: u64, flags: u64) -> Result {
         return record.gap(length, LOW, SLOTS_BASE).ok_or(Errno::ENOMEM);
     }
     let wanted = page_start(address);
-    let is_possible = wanted >= 1 << 16 && wanted.checked_add(length).is_some_and(|end| end <= ARENA_END);
-    if is_possible && is_programs(wanted, wanted + length) && record.is_free(wanted, wanted + length) {
-        return Ok(wanted);
+    let is_possible = wanted >= 1 << 16 && wanted.checked_add(length).is_some_and(|end| end <= block::END);
+    if is_possible && is_programs(wanted, wanted + length) {
+        blocks::settle(record, wanted, wanted + length)?;
+        if record.is_free(wanted, wanted + length) {
+            return Ok(wanted);
+        }
     }
     free_range(record, length)
 }
@@ -238,6 +261,7 @@ fn copy_in(from: u64, to: u64, length: u64) -> Result<()> {
 
 /// Makes the program's memory in a range go.
 pub fn remove(record: &mut Record, start: u64, end: u64) -> Result<()> {
+    blocks::settle(record, start, end)?;
     record.divided(start, end).map_err(full)?;
     while let Some(region) = record.touched(start, end).first().copied() {
         record.remove(region.start, region.end);
@@ -281,6 +305,7 @@ pub fn protect(start: u64, length: u64, rights: u64) -> Result {
         return Err(Errno::EINVAL);
     }
     super::with_record(|record| {
+        blocks::settle(record, start, end)?;
         let is_whole = record.covers(start, end);
         record.divided(start, end).map_err(full)?;
         let mut at = start;
@@ -339,6 +364,7 @@ pub fn resize([start, old, new, flags, target, _]: [u64; 6]) -> Result {
         return Err(Errno::EINVAL);
     }
     super::with_record(|record| {
+        blocks::settle(record, start, start + old)?;
         let region = record.at(start).copied().filter(|region| start + old.min(new) <= region.end);
         let region = region.ok_or(Errno::EFAULT)?;
         if new <= old && !is_fixed {
@@ -444,7 +470,7 @@ pub fn advise(start: u64, length: u64, advice: u64) -> Option<Result> {
         return Some(Err(Errno::EINVAL));
     }
     Some(super::with_record(|record| {
-        let is_whole = record.covers(start, end);
+        let is_whole = blocks::covers(record, start, end);
         if advice == DONTNEED || advice == REMOVE {
             // A copy of a file stays as it is: its bytes would not come back.
             let is_fresh = |region: &&mut Region| region.file == NO_FILE && !region.is_copy;

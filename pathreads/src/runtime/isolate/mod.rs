@@ -28,9 +28,13 @@
 //!    might ask for the lock again. SIGSEGV and SIGBUS are not blocked, so those that are sent are held back.
 //! 6. *No two members use one stack for signals* ([`with_own_stack`]), and none leaves it for another stack
 //!    while it is in use (`crate::stack`): a request puts a frame on it at any time.
-//! 7. *The memory that a call names is mapped before the call* ([`sync`], [`touch`]): the kernel's accesses
+//! 7. *Memory that one member alone uses needs no lock* (`blocks`). Small plain mappings are blocks of the
+//!    member that makes them. It maps and unmaps them again without the lock, while no other member has had
+//!    them mapped.
+//! 8. *The memory that a call names is mapped before the call* ([`sync`], [`touch`]): the kernel's accesses
 //!    do not come to the handler of SIGSEGV.
 
+pub mod blocks;
 pub mod calls;
 pub mod fork;
 pub mod memory;
@@ -42,6 +46,7 @@ use core::sync::atomic::{
 };
 
 use abi::Errno;
+use pathreads::block::Blocks;
 use pathreads::record::{Full, MOST_MEMBERS, Members, NO_FILE, Record, Region};
 use pathreads::{RUNTIME_BASE, RUNTIME_END, page_end};
 
@@ -115,11 +120,14 @@ struct Control {
     faults: AtomicU64,
     requests: AtomicU64,
     members: [Member; MOST_MEMBERS],
+    /// No member had a higher number.
+    most: AtomicU32,
     /// The call of a member that executes a program.
     executed: UnsafeCell<entry::Frame>,
     /// Written under the lock, and read by members that are asked.
     request: UnsafeCell<Request>,
-    /// Read and written under the lock.
+    blocks: Blocks,
+    /// Read and written under the lock. It is the last, because a child of `fork` needs what is in use of it.
     record: UnsafeCell<Record>,
 }
 
@@ -611,7 +619,8 @@ pub fn fault(address: u64, cause: u64) -> bool {
         _ => PROT_READ | PROT_WRITE,
     };
     locked(|record| {
-        let Some(region) = record.at(address).filter(|region| region.rights & needed != 0) else {
+        let is_programs = |region: &&mut Region| region.rights & needed != 0 && blocks::is_open(region);
+        let Some(region) = record.at(address).filter(is_programs) else {
             return false;
         };
         control().faults.fetch_add(1, Ordering::Relaxed);
@@ -619,15 +628,22 @@ pub fn fault(address: u64, cause: u64) -> bool {
     })
 }
 
-/// Maps all regions that this member does not have as recorded.
+/// Maps all regions that this member does not have as recorded. Inlined, because Go makes calls with little
+/// stack.
+#[inline(always)]
 pub fn sync() {
-    // Acquire pairs with the release in `announce`.
-    if control().version.load(Ordering::Acquire) == SYNCED.load(Ordering::Relaxed) {
-        return;
+    if !is_synced() || blocks::are_new() {
+        map_all();
     }
+}
+
+#[inline(never)]
+fn map_all() {
     prepare_stack();
     locked(|record| {
-        let is_missing = |region: &&mut Region| region.rights != 0 && !region.current.has(me());
+        blocks::note_seen();
+        let is_missing =
+            |region: &&mut Region| region.rights != 0 && !region.current.has(me()) && blocks::is_open(region);
         for region in record.all_mut().iter_mut().filter(is_missing) {
             let _ = take(region);
         }
@@ -635,17 +651,29 @@ pub fn sync() {
     });
 }
 
+/// Returns whether this member has all that is recorded, but blocks of other members.
+fn is_synced() -> bool {
+    // Acquire pairs with the release in `announce`.
+    control().version.load(Ordering::Acquire) == SYNCED.load(Ordering::Relaxed)
+}
+
 /// Maps the regions of a range that this member does not have as recorded.
+#[inline(always)]
 pub fn touch(start: u64, length: u64) {
-    if control().version.load(Ordering::Acquire) == SYNCED.load(Ordering::Relaxed) {
-        return;
+    if !is_synced() || blocks::may_be_others(start, length) {
+        map_range(start, length);
     }
+}
+
+#[inline(never)]
+fn map_range(start: u64, length: u64) {
     prepare_stack();
     locked(|record| touch_in(record, start, start.saturating_add(length)));
 }
 
 fn touch_in(record: &mut Record, start: u64, end: u64) {
-    for region in record.touched(start, end).iter_mut().filter(|region| !region.current.has(me())) {
+    let is_missing = |region: &&mut Region| !region.current.has(me()) && blocks::is_open(region);
+    for region in record.touched(start, end).iter_mut().filter(is_missing) {
         let _ = take(region);
     }
 }

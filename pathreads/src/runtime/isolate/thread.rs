@@ -21,7 +21,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use abi::Errno;
 use pathreads::record::MOST_MEMBERS;
 
-use super::{MILLISECOND, control, is_member, leader, locked, me, own_thread, refuse, touch, wait, wake};
+use super::{
+    MILLISECOND, blocks, control, is_member, leader, locked, me, own_thread, refuse, touch, wait, wake,
+};
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
 use crate::sys::{self, harmless, nr};
@@ -147,6 +149,7 @@ pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
     let Thread { stack, parents_word, childs_word, local, .. } = *thread;
     let call = [nr::CLONE, flags, stack, parents_word, childs_word, local, 0];
     locked(|record| {
+        blocks::settle_own(record);
         let is_free = |member: &usize| control().members[*member].thread.load(Ordering::Relaxed) == 0;
         let ending = control().ending.load(Ordering::Relaxed) & (EXITING | EXECUTING) != 0;
         let Some(member) = (1..MOST_MEMBERS).find(is_free).filter(|_| !ending) else {
@@ -175,6 +178,7 @@ pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
                     region.current = region.current.with(member);
                 }
             }
+            control().most.fetch_max(member as u32, Ordering::Relaxed);
             control().made.fetch_add(1, Ordering::Relaxed);
             wake(&control().made);
         }
@@ -190,6 +194,7 @@ pub fn begin() {
     const PR_SET_PDEATHSIG: u64 = 1;
     let _ = harmless!(nr::PRCTL, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     super::forget_maker();
+    blocks::begin();
     CLEARED.store(CLEARED_NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
     crate::stack::give_back_all();
     super::begin_stack();
@@ -219,6 +224,7 @@ pub extern "C" fn exit(frame: &mut Frame) -> Then {
         if let Some((start, end)) = own {
             let _ = super::memory::remove(record, start, end);
         }
+        blocks::settle_own(record);
         for region in record.all_mut() {
             region.holders = region.holders.without(me());
             region.current = region.current.without(me());

@@ -1,0 +1,299 @@
+//! Blocks of this member: small mappings that are made and unmapped by one call of Linux each, without the
+//! lock of the record. `pathreads::block` has the states and who may change them.
+//!
+//! A block is recorded as any mapping is, once. When its member unmaps it, it is made zero and inaccessible
+//! and keeps its frames, so no thread can touch it when `munmap` returns. The next mapping of this size makes it
+//! accessible again. A call that names its memory in another way makes it ordinary first ([`settle`]), and so
+//! does a member that lacks it ([`is_open`]).
+
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use pathreads::block::{Block, MOST_PAGES, SLOTS, START, State, part};
+use pathreads::record::{MOST_MEMBERS, Record, Region};
+use pathreads::{PAGE, page_end};
+
+use super::{control, locked, me, memory, protect_here, punch};
+use crate::dispatch;
+use crate::entry::Frame;
+use crate::sys::{self, PROT_READ, PROT_WRITE, Result, harmless, nr};
+use crate::user;
+
+/// The most bytes of blocks that a member keeps.
+const KEPT_MOST: u64 = 4 << 20;
+
+/// The most pages of a block that is cleared whole. Of a larger one only the pages that are in memory.
+const CLEARED_WHOLE: u64 = 4;
+
+/// The slots that are looked at for a new block.
+const LOOKED_AT: usize = 4;
+
+const WORDS: usize = SLOTS / 64;
+
+/// The slots of each size that this member has kept. They are hints: another member may have made a block
+/// ordinary. The one who clears a bit subtracts from `KEPT_BYTES`.
+static KEPT: [[AtomicU64; WORDS]; MOST_PAGES as usize] =
+    [const { [const { AtomicU64::new(0) }; WORDS] }; MOST_PAGES as usize];
+
+/// The bytes of these slots.
+static KEPT_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// The slot of each size to look at next for a new block.
+static NEXT: [AtomicU32; MOST_PAGES as usize] = [const { AtomicU32::new(0) }; MOST_PAGES as usize];
+
+/// The counts of used blocks of all members when this one had everything mapped.
+static SEEN: [AtomicU32; MOST_MEMBERS] = [const { AtomicU32::new(0) }; MOST_MEMBERS];
+
+/// Begins a member or a process, whose maker's blocks are not its own.
+pub fn begin() {
+    KEPT.iter().flatten().for_each(|word| word.store(0, Ordering::Relaxed));
+    KEPT_BYTES.store(0, Ordering::Relaxed);
+    IS_ASKED.store(false, Ordering::Relaxed);
+}
+
+/// Serves a call that maps or unmaps a block of this member. Returns its result.
+#[inline(always)]
+pub fn serve(frame: &Frame) -> Option<u64> {
+    let [_, a, b, ..] = frame.call;
+    match frame.call[0] {
+        nr::MMAP => map(frame.arguments()),
+        // A thread may unmap its own stack, and stands on it still.
+        nr::MUNMAP if frame.rsp.wrapping_sub(a) > b && unmap(a, b) => Some(0),
+        _ => None,
+    }
+}
+
+/// Returns the pages of a block for a mapping, if it is small and plain, and memory is not limited.
+fn pages_for([address, length, rights, flags, _, offset]: [u64; 6]) -> Option<u64> {
+    let is_plain = dispatch::is_for_pool(address, rights, flags, offset);
+    let is_unlimited = control().data_limit.load(Ordering::Relaxed) == u64::MAX;
+    let is_small = (1..=MOST_PAGES * PAGE).contains(&length);
+    (is_plain && is_unlimited && is_small).then(|| page_end(length) / PAGE)
+}
+
+/// Maps memory, if it is plain and this member has kept a block of this size.
+#[inline(never)]
+fn map(arguments: [u64; 6]) -> Option<u64> {
+    let pages = pages_for(arguments)?;
+    while let Some(block) = take(pages) {
+        let blocks = &control().blocks;
+        if !blocks.change(block, State::Kept, State::Busy) {
+            continue;
+        }
+        if protect(block, PROT_READ | PROT_WRITE).is_err() {
+            if blocks.change(block, State::Busy, State::Kept) {
+                keep(block);
+            }
+            return None;
+        }
+        if blocks.change(block, State::Busy, State::Used) {
+            return Some(block.start());
+        }
+        restore(block);
+    }
+    None
+}
+
+/// Unmaps exactly a block of this member. Returns whether it did.
+#[inline(never)]
+fn unmap(at: u64, length: u64) -> bool {
+    let block = Block::exactly(at, page_end(length)).filter(|block| block.member == me());
+    let Some(block) = block.filter(|block| KEPT_BYTES.load(Ordering::Relaxed) + block.length() <= KEPT_MOST)
+    else {
+        return false;
+    };
+    let blocks = &control().blocks;
+    if !blocks.change(block, State::Used, State::Busy) {
+        return false;
+    }
+    clear(block);
+    if protect(block, 0).is_err() {
+        // Then it is unmapped as ordinary memory.
+        return !blocks.change(block, State::Busy, State::Used);
+    }
+    if blocks.change(block, State::Busy, State::Kept) {
+        keep(block);
+    } else {
+        restore(block);
+    }
+    true
+}
+
+/// Notes a block that is kept.
+fn keep(block: Block) {
+    KEPT_BYTES.fetch_add(block.length(), Ordering::Relaxed);
+    KEPT[block.pages as usize - 1][block.slot / 64].fetch_or(1 << (block.slot % 64), Ordering::Relaxed);
+}
+
+/// Takes a block of those that are kept.
+fn take(pages: u64) -> Option<Block> {
+    for (index, word) in KEPT[pages as usize - 1].iter().enumerate() {
+        loop {
+            let bits = word.load(Ordering::Relaxed);
+            if bits == 0 {
+                break;
+            }
+            let bit = bits.trailing_zeros() as usize;
+            // A handler may have taken it.
+            if word.fetch_and(!(1 << bit), Ordering::Relaxed) >> bit & 1 != 0 {
+                let block = Block { member: me(), pages, slot: index * 64 + bit };
+                KEPT_BYTES.fetch_sub(block.length(), Ordering::Relaxed);
+                return Some(block);
+            }
+        }
+    }
+    None
+}
+
+fn protect(block: Block, rights: u64) -> Result {
+    // SAFETY: the memory is a block that this member has made busy.
+    unsafe { sys::call(nr::MPROTECT, [block.start(), block.length(), rights]) }
+}
+
+/// Gives memory here the rights that are recorded, after another member has used the place of a block.
+#[inline(never)]
+fn restore(block: Block) {
+    super::prepare_stack();
+    locked(|record| {
+        let regions = record.touched(block.start(), block.end()).iter();
+        regions.filter(|region| region.holders.has(me())).for_each(protect_here);
+    });
+}
+
+/// Makes a block zero. Of a large one only the pages in memory are written to. Those that are not may have
+/// been swapped out, so they are dropped.
+#[inline(never)]
+fn clear(block: Block) {
+    if block.pages <= CLEARED_WHOLE {
+        return clear_pages(block.start(), block.pages);
+    }
+    if IS_ASKED.swap(true, Ordering::Relaxed) {
+        // A handler came between.
+        return punch(block.start(), block.end());
+    }
+    if harmless!(nr::MINCORE, block.start(), block.length(), PRESENT.as_ptr() as u64).is_ok() {
+        clear_present(block);
+    } else {
+        punch(block.start(), block.end());
+    }
+    IS_ASKED.store(false, Ordering::Relaxed);
+}
+
+/// The answer of `mincore`. It is not on the program's stack, because Go makes calls with little stack.
+static PRESENT: [AtomicU8; MOST_PAGES as usize] = [const { AtomicU8::new(0) }; MOST_PAGES as usize];
+
+/// Whether it is in use.
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Clears the pages that are in memory, and drops the others.
+fn clear_present(block: Block) {
+    let is_present = |page: u64| PRESENT[page as usize].load(Ordering::Relaxed) & 1 != 0;
+    let mut page = 0;
+    while page < block.pages {
+        let run = (page..block.pages).take_while(|next| is_present(*next) == is_present(page)).count() as u64;
+        let at = block.start() + page * PAGE;
+        match is_present(page) {
+            true => clear_pages(at, run),
+            false => punch(at, at + run * PAGE),
+        }
+        page += run;
+    }
+}
+
+static ZEROES: [u8; PAGE as usize] = [0; PAGE as usize];
+
+/// Writes zeroes. Another member may unmap the place meanwhile, so a fault ends it.
+fn clear_pages(at: u64, pages: u64) {
+    let _ = (0..pages).try_for_each(|page| user::write(at + page * PAGE, &ZEROES));
+}
+
+/// Finds a place for a new block, for a mapping of plain memory.
+pub fn place(record: &Record, arguments: [u64; 6]) -> Option<Block> {
+    let pages = pages_for(arguments)?;
+    let next = &NEXT[pages as usize - 1];
+    let first = next.load(Ordering::Relaxed) as usize;
+    let slots = (first..first + LOOKED_AT).map(|slot| Block { member: me(), pages, slot: slot % SLOTS });
+    next.store(((first + 1) % SLOTS) as u32, Ordering::Relaxed);
+    // The page behind may be a mapping that the program has placed.
+    slots.into_iter().find(|block| record.is_free(block.start() - PAGE, block.end() + PAGE))
+}
+
+/// Begins the use of a block that was recorded and mapped here as ordinary memory.
+pub fn begin_use(block: Block) {
+    control().blocks.change(block, State::Ordinary, State::Used);
+}
+
+/// Returns the block that a region is, unless that is ordinary.
+fn block_of(region: &Region) -> Option<Block> {
+    Block::at(region.start).filter(|block| control().blocks.state(*block) != State::Ordinary)
+}
+
+/// Returns whether a region is the program's. A block that is used becomes ordinary, so that another member
+/// can map it. The lock is held.
+pub fn is_open(region: &Region) -> bool {
+    region.start < START || open(region.start)
+}
+
+/// Opens the block at an address, if it is the program's. Not inlined, as some others here, because Go makes
+/// calls with little stack.
+#[inline(never)]
+fn open(start: u64) -> bool {
+    Block::at(start).is_none_or(|block| {
+        let blocks = &control().blocks;
+        blocks.change(block, State::Used, State::Ordinary) || blocks.state(block) == State::Ordinary
+    })
+}
+
+/// Returns whether a region is memory that the program has unmapped.
+pub fn is_kept(region: &Region) -> bool {
+    block_of(region).is_some_and(|block| control().blocks.state(block) != State::Used)
+}
+
+/// Returns whether all of a range is the program's.
+pub fn covers(record: &mut Record, start: u64, end: u64) -> bool {
+    record.covers(start, end) && !record.touched(start, end).iter().any(is_kept)
+}
+
+/// Makes all blocks of a range ordinary, so that the record alone says what the program has there. The lock
+/// is held.
+pub fn settle(record: &mut Record, start: u64, end: u64) -> Result<()> {
+    let mut at = start;
+    while let Some(region) = record.touched(at, end).first().copied() {
+        at = region.end;
+        if let Some(block) = block_of(&region)
+            && matches!(control().blocks.end(block), State::Kept | State::Busy)
+        {
+            memory::remove(record, region.start, region.end)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes all blocks of this member ordinary: it makes another that has the same mapped, or ends.
+pub fn settle_own(record: &mut Record) {
+    let (start, end) = part(me());
+    let _ = settle(record, start, end);
+}
+
+/// Returns whether a range may have memory that another member alone has mapped.
+#[inline(never)]
+pub fn may_be_others(start: u64, length: u64) -> bool {
+    let is_others = |block: Block| block.member != me() && control().blocks.state(block) != State::Ordinary;
+    Block::touched(start, start.saturating_add(length)).any(is_others)
+}
+
+/// Returns whether other members have used blocks since this one had everything mapped.
+#[inline(never)]
+pub fn are_new() -> bool {
+    let is_new = |member: usize| control().blocks.uses(member) != SEEN[member].load(Ordering::Relaxed);
+    others().any(is_new)
+}
+
+/// Notes that this member is about to have everything mapped. The lock is held.
+pub fn note_seen() {
+    others().for_each(|member| SEEN[member].store(control().blocks.uses(member), Ordering::Relaxed));
+}
+
+/// Returns the numbers of other members, and some more.
+fn others() -> impl Iterator<Item = usize> {
+    (0..=control().most.load(Ordering::Relaxed) as usize).filter(|member| *member != me())
+}
