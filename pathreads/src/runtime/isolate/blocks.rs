@@ -2,9 +2,9 @@
 //! lock of the record. `pathreads::block` has the states and who may change them.
 //!
 //! A block is recorded as any mapping is, once. When its member unmaps it, it is made zero and inaccessible
-//! and keeps its frames, so no thread can touch it when `munmap` returns. The next mapping of this size makes it
-//! accessible again. A call that names its memory in another way makes it ordinary first ([`settle`]), and so
-//! does a member that lacks it ([`is_open`]).
+//! and keeps its frames, so no thread can touch it when `munmap` returns. The next mapping of this size makes
+//! it accessible again. A call that names its memory in another way makes it ordinary first ([`settle`]), and
+//! so does a member that lacks it ([`is_open`]).
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 

@@ -660,7 +660,9 @@ fn is_synced() -> bool {
 /// Maps the regions of a range that this member does not have as recorded.
 #[inline(always)]
 pub fn touch(start: u64, length: u64) {
-    if !is_synced() || blocks::may_be_others(start, length) {
+    let has_it =
+        if is_synced() { !blocks::may_be_others(start, length) } else { is_remembered(start, length) };
+    if !has_it {
         map_range(start, length);
     }
 }
@@ -668,7 +670,49 @@ pub fn touch(start: u64, length: u64) {
 #[inline(never)]
 fn map_range(start: u64, length: u64) {
     prepare_stack();
-    locked(|record| touch_in(record, start, start.saturating_add(length)));
+    locked(|record| {
+        touch_in(record, start, start.saturating_add(length));
+        if let Some(region) = record.at(start).filter(|region| region.current.has(me())) {
+            remember(region);
+        }
+    });
+}
+
+/// A region that this member had as recorded when the version was this. A thread that waits in few places
+/// touches these again and again, and need not have all else mapped.
+struct Remembered {
+    version: AtomicU64,
+    start: AtomicU64,
+    end: AtomicU64,
+}
+
+static REMEMBERED: [Remembered; 4] = [const {
+    Remembered { version: AtomicU64::new(u64::MAX), start: AtomicU64::new(0), end: AtomicU64::new(0) }
+}; 4];
+
+/// The one that is replaced next.
+static OLDEST: AtomicUsize = AtomicUsize::new(0);
+
+/// Remembers a region. The lock is held, so no handler comes between.
+fn remember(region: &Region) {
+    let oldest = OLDEST.fetch_add(1, Ordering::Relaxed) % REMEMBERED.len();
+    let Remembered { version, start, end } = &REMEMBERED[oldest];
+    version.store(control().version.load(Ordering::Relaxed), Ordering::Relaxed);
+    start.store(region.start, Ordering::Relaxed);
+    end.store(region.end, Ordering::Relaxed);
+}
+
+/// Returns whether this member has a range as recorded, because nothing was announced since it was
+/// remembered. A lost right is asked for by a request.
+#[inline(never)]
+fn is_remembered(from: u64, length: u64) -> bool {
+    // Acquire pairs with the release in `announce`.
+    let now = control().version.load(Ordering::Acquire);
+    REMEMBERED.iter().any(|Remembered { version, start, end }| {
+        version.load(Ordering::Relaxed) == now
+            && start.load(Ordering::Relaxed) <= from
+            && from.saturating_add(length) <= end.load(Ordering::Relaxed)
+    })
 }
 
 fn touch_in(record: &mut Record, start: u64, end: u64) {
