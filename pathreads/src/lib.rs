@@ -9,6 +9,7 @@ pub mod block;
 pub mod chunk;
 pub mod elf;
 pub mod functions;
+pub mod pointers;
 pub mod record;
 pub mod sites;
 pub mod slot;

@@ -116,6 +116,29 @@ fn the_pool_is_used_and_counted() {
     assert!(mappings(&["--strict", "--stats"]) >= 1000);
 }
 
+/// A thread that maps and unmaps memory of its own asks no other thread under `--isolate`, although another
+/// makes calls that name memory.
+#[test]
+fn memory_of_one_thread_disturbs_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("quiet.c");
+    let text = "#include <poll.h>\n#include <pthread.h>\n#include <sys/mman.h>\n#include <sys/random.h>\n\
+        #include <time.h>\nstatic volatile int is_over;\n\
+        static void *churn(void *with) { for (int i = 0; i < 3000; i++) {\
+        char *at = mmap(0, 8192, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); at[5] = 1; munmap(at, 8192); }\
+        is_over = 1; return with; }\n\
+        int main() { pthread_t thread; char bytes[8]; struct timespec time = {0, 1000};\
+        pthread_create(&thread, 0, churn, 0);\
+        while (!is_over) { poll(0, 0, 0); getrandom(bytes, 8, 0); nanosleep(&time, 0); }\
+        return pthread_join(thread, 0); }";
+    std::fs::write(&source, text).unwrap();
+    let program = folder.path().join("quiet");
+    let mut compiler = Command::new("gcc");
+    assert!(compiler.args(["-pthread", "-o"]).arg(&program).arg(&source).status().unwrap().success());
+    let seen = see(in_way(&["--isolate", "--stats"], &program));
+    assert!(seen.messages.contains(" 0 requests to other threads"), "{seen:?}");
+}
+
 /// The runtime rewrites a function that makes a call, before the process has a second thread.
 #[test]
 fn calls_are_rewritten() {

@@ -124,6 +124,9 @@ pub extern "C" fn show_program(context: &mut Context, information: &mut Informat
         // SAFETY: here rsp points to the frame, which stays until the call has returned.
         let frame = unsafe { &*(context.rsp as *const Frame) };
         restore(context, frame, result_of(context, frame, signal as u64));
+    } else if let Some(frame) = isolate::calls::end_preparation(rip) {
+        // SAFETY: the frame lies on the stack of the call, above all that the handler uses.
+        restore(context, unsafe { &*frame }, None);
     }
     true
 }

@@ -12,15 +12,17 @@
 //! | `rseq` | refused, as on Linux before 4.18: a member would have its parent's |
 //! | some more | refused by name |
 //!
-//! A call that is not known to take plain pointers, or none, first has all regions mapped.
+//! Calls whose memory is plain (`pathreads::pointers`) first have that mapped. All others have all regions
+//! mapped.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use abi::Errno;
+use pathreads::{RUNTIME_BASE, pointers};
 
 use super::{HAS_STACK, begin_stack, memory, refuse, sync, thread, touch};
 use crate::dispatch::Then;
-use crate::entry::Frame;
+use crate::entry::{self, Frame};
 use crate::sys::{Result, harmless, nr};
 use crate::{stack, user};
 
@@ -43,9 +45,12 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
             touch(c, b / pathreads::PAGE + 1);
             return Some(stack::with(frame, memory::call));
         }
-        nr::FUTEX => return prepare_futex(frame),
+        nr::FUTEX => {
+            preparing(frame, prepare_futex);
+            return Some(Then::Perform);
+        }
         nr::READ | nr::WRITE | nr::PREAD | nr::PWRITE => {
-            touch(b, c);
+            preparing(frame, |frame| touch(frame.call[2], frame.call[3]));
             return Some(Then::Perform);
         }
         nr::GETPID => Ok(thread::process()),
@@ -87,13 +92,48 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
         _ => match refused(number, a) {
             Some(name) => Err(refuse(name)),
             None => {
-                sync();
+                preparing(frame, prepare);
                 return None;
             }
         },
     };
     frame.rax = result.unwrap_or_else(Errno::to_result);
     Some(Then::Return)
+}
+
+/// The frame of a call that is being prepared, or 0.
+static PREPARED: AtomicU64 = AtomicU64::new(0);
+
+/// Runs `f`, which prepares for a call and can be run again.
+#[inline(always)]
+fn preparing(frame: &mut Frame, f: impl FnOnce(&mut Frame)) {
+    PREPARED.store(&raw const *frame as u64, Ordering::Relaxed);
+    // A handler of this thread sees the mark from before until after.
+    compiler_fence(Ordering::SeqCst);
+    f(frame);
+    compiler_fence(Ordering::SeqCst);
+    PREPARED.store(0, Ordering::Relaxed);
+}
+
+/// Returns the frame of a call that a signal interrupts here in the runtime while it is being prepared. The
+/// program makes the call again after the handler, which sees the program at its call: a thread that is
+/// cancelled unwinds from there.
+pub fn end_preparation(rip: u64) -> Option<*const Frame> {
+    let is_here = (RUNTIME_BASE..entry::address(&entry::runtime_text_end)).contains(&rip);
+    let frame = if is_here { PREPARED.swap(0, Ordering::Relaxed) } else { 0 };
+    (frame != 0).then_some(frame as *const Frame)
+}
+
+/// Has the memory mapped that a call names. It is not inlined, because Go makes calls with little stack.
+#[inline(never)]
+fn prepare(frame: &mut Frame) {
+    let Some(named) = pointers::of(frame.call[0]) else { return sync() };
+    for memory in named {
+        let (start, length) = memory.range(&frame.call);
+        if start != 0 {
+            touch(start, length);
+        }
+    }
 }
 
 /// Returns the name of a call that cannot be right.
@@ -125,7 +165,7 @@ fn refused(number: u64, first: u64) -> Option<&'static [u8]> {
 }
 
 /// Makes a futex one of shared memory: members have no other.
-fn prepare_futex(frame: &mut Frame) -> Option<Then> {
+fn prepare_futex(frame: &mut Frame) {
     const PRIVATE: u64 = 128;
     const REQUEUE: core::ops::RangeInclusive<u64> = 3..=5;
     let [_, word, operation, _, time, other, _] = frame.call;
@@ -138,7 +178,6 @@ fn prepare_futex(frame: &mut Frame) -> Option<Then> {
     if time > pathreads::PAGE {
         touch(time, 16);
     }
-    Some(Then::Perform)
 }
 
 /// Handles `sigaltstack`.
