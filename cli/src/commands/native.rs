@@ -34,8 +34,8 @@ pub struct Arguments {
     strict: bool,
     /// Give each thread an address space of its own, and share everything else (experimental)
     ///
-    /// Memory has pages of 4 KiB, private mappings of files are copies, and there is no pool. Calls that
-    /// cannot be right in this way are refused by name.
+    /// Memory has pages of 4 KiB, and private mappings of files are copies. Each thread reuses its small
+    /// anonymous mappings. Calls that cannot be right in this way are refused by name.
     #[arg(long, conflicts_with_all = ["pool", "strict"])]
     isolate: bool,
     /// Print the pool's counters on stderr when the program exits
