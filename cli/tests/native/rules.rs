@@ -26,6 +26,14 @@ const NOT_ISOLATED: [(&str, &str); 6] = [
     ("a_handler_sees_where_ppoll_waits", "the list of mappings names no files"),
 ];
 
+/// Rules that hold where no unmapped memory is accessible: with the pool some is, for a while.
+const STRICT: [&str; 4] = [
+    "memory_outlives_its_thread",
+    "no_thread_reads_what_is_unmapped",
+    "a_child_has_what_any_thread_mapped",
+    "a_new_thread_has_what_its_maker_has",
+];
+
 /// Runs a rule with threads in address spaces of their own, if it should hold there: as it is, and after the
 /// number of calls after which code is rewritten.
 fn isolated(program: &Path, rule: &str) -> Vec<super::Seen> {
@@ -59,8 +67,9 @@ fn compare(name: &str, linkage: &[&str]) {
         let rewritten = see(command);
         let [plain, pool, strict] = &seen;
         assert!(!matches!(plain.status, Some(98 | 99 | 124)), "{rule} does not hold here: {plain:?}");
+        let is_lazy = |way: &str| way != "strict" && STRICT.contains(&rule);
         for (way, other) in [("with the pool", pool), ("strict", strict), ("rewritten", &rewritten)] {
-            if plain != other {
+            if plain != other && !is_lazy(way) {
                 broken.push(format!("{rule}\nplain: {plain:?}\n{way}: {other:?}"));
             }
         }
