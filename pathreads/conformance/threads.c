@@ -653,7 +653,80 @@ static void many_threads_come_and_go(void) {
     SAY("%ld\n", sum);
 }
 
-RULES(RULE(rights_are_those_of_all_threads), RULE(a_crash_leaves_nothing_running), RULE(killing_any_thread_ends_all),
+// Each thread begins with what its maker passes on, whatever the one before it has left.
+static unsigned rounding(void) {
+    unsigned word;
+    __asm__ volatile("stmxcsr %0" : "=m"(word));
+    return word >> 13 & 3;
+}
+
+static void *leave_state(void *kind) {
+    sigset_t all;
+    sigfillset(&all);
+    unsigned word = 0x1f80 | 1 << 13;
+    switch ((intptr_t)kind % 5) {
+    case 0: NEED(prctl(PR_SET_NAME, "another") == 0); break;
+    case 1:
+        NEED(pthread_sigmask(SIG_SETMASK, &all, NULL) == 0);
+        NEED(pthread_kill(pthread_self(), SIGUSR2) == 0);
+        break;
+    case 2: __asm__ volatile("ldmxcsr %0" : : "m"(word)); break;
+    case 3: NEED(setpriority(PRIO_PROCESS, gettid(), 5) == 0); break;
+    case 4: NEED(sigaltstack(&(stack_t){.ss_sp = malloc(1 << 16), .ss_size = 1 << 16}, NULL) == 0); break;
+    }
+    return NULL;
+}
+
+static void *say_state(void *with) {
+    char name[16];
+    sigset_t blocked, waiting;
+    stack_t stack;
+    NEED(prctl(PR_GET_NAME, name) == 0 && sigaltstack(NULL, &stack) == 0);
+    NEED(pthread_sigmask(SIG_SETMASK, NULL, &blocked) == 0 && sigpending(&waiting) == 0);
+    SAY("%s %u %d%d %d%d %d %d %d\n", name, rounding(), sigismember(&blocked, SIGUSR1), sigismember(&blocked, SIGHUP),
+        sigismember(&waiting, SIGUSR1), sigismember(&waiting, SIGUSR2), getpriority(PRIO_PROCESS, gettid()),
+        stack.ss_flags, errno);
+    return with;
+}
+
+static void a_thread_begins_with_what_its_maker_passes_on(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    for (intptr_t i = 0; i < 10; i++) {
+        finish(start(leave_state, (void *)i));
+        finish(start(say_state, NULL));
+    }
+    unsigned word = 0x1f80 | 2 << 13;
+    __asm__ volatile("ldmxcsr %0" : : "m"(word));
+    NEED(pthread_sigmask(SIG_SETMASK, &set, NULL) == 0);
+    finish(start(say_state, NULL));
+}
+
+// Threads come and go by turns, and each writes to its own and to common memory.
+static void *add_one(void *sum) {
+    long *own = malloc(sizeof *own);
+    *own = __atomic_add_fetch((long *)sum, 1, __ATOMIC_RELAXED);
+    return own;
+}
+
+static void threads_follow_each_other_at_once(void) {
+    long sum = 0, returned = 0;
+    for (int round = 0; round < 200; round++) {
+        pthread_t threads[6];
+        int count = 1 + round % 6;
+        for (int i = 0; i < count; i++) threads[i] = start(add_one, &sum);
+        for (int i = 0; i < count; i++) {
+            long *own = finish(threads[i]);
+            returned += *own;
+            free(own);
+        }
+    }
+    SAY("%ld %ld\n", sum, returned);
+}
+
+RULES(RULE(a_thread_begins_with_what_its_maker_passes_on), RULE(threads_follow_each_other_at_once),
+      RULE(rights_are_those_of_all_threads), RULE(a_crash_leaves_nothing_running), RULE(killing_any_thread_ends_all),
       RULE(many_threads_come_and_go), RULE(a_thread_returns_a_value), RULE(pthread_exit_gives_the_value),
       RULE(thread_local_variables_and_errno_are_each_ones_own), RULE(keys_are_destroyed_at_exit), RULE(stacks_are_shared),
       RULE(the_heap_is_shared), RULE(mappings_are_shared), RULE(a_mutex_excludes), RULE(mutexes_have_kinds),

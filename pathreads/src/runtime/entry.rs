@@ -107,6 +107,8 @@ unsafe extern "C" {
     /// Does the same on the stack that ends at `frame`, for a child that shares memory and stack. The
     /// parent goes on in `spawn::in_parent`.
     pub fn spawn_sharing(frame: *mut Frame, call: *const [u64; 7]) -> !;
+    /// Goes on with the program by a frame, which is the stack, as a child does.
+    pub fn resume_child(frame: *mut Frame) -> !;
     /// Makes a thread that watches, on the stack that ends here. Returns the result of `clone`.
     pub fn spawn_watcher(flags: u64, stack: u64) -> u64;
     /// Calls a function on the stack that ends here.
@@ -123,7 +125,7 @@ pub fn address(symbol: &[u8; 0]) -> u64 {
 global_asm!(
     ".globl start, slow_entry, trap_entry, trap_call, trap_called, perform, perform_call, performed, finish",
     ".globl last_jump",
-    ".globl sigsys_handler, restorer, signal_stubs, launch, spawn_child, spawn_sharing, spawn_watcher, leave_page",
+    ".globl sigsys_handler, restorer, signal_stubs, launch, spawn_child, resume_child, spawn_sharing, spawn_watcher, leave_page",
     ".globl user_copy, user_copying, user_copied, call_on, peek_first, peek_second, peeked",
 
     // The boot has a stack of its own, so that it may write the program's.
@@ -385,6 +387,11 @@ global_asm!(
     "1: xor ebp, ebp",
     "call {watch}",
     "ud2",
+
+    "resume_child:",
+    "mov rsp, rdi",
+    "mov qword ptr [rsp + {rax}], 0",
+    "jmp unblock",
 
     "child:",
     "mov rsp, rbx",

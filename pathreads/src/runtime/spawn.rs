@@ -23,6 +23,7 @@ use crate::{isolate, patch, pool, sigaction, stack, user};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
+const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
 const SIGCHLD: u64 = 17;
 
@@ -117,6 +118,9 @@ pub extern "C" fn spawn(frame: &mut Frame) -> Then {
     if isolate::is_on() && clone.shares_stack() && isolate::is_signal_stack(frame.rsp) {
         // The parent of a `vfork` goes on from another stack, and would lose its handler's by a request.
         clone.flags &= !(CLONE_VM | CLONE_VFORK);
+    }
+    if isolate::is_on() && clone.flags & CLONE_THREAD == 0 {
+        isolate::waiting::note_own_state();
     }
     if clone.flags & (CLONE_VM | CLONE_VFORK) == CLONE_VM {
         patch::begin_threads();

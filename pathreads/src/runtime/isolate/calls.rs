@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use abi::Errno;
 use pathreads::{RUNTIME_BASE, pointers};
 
-use super::{HAS_STACK, begin_stack, memory, refuse, sync, thread, touch};
+use super::{HAS_STACK, begin_stack, memory, refuse, sync, thread, touch, waiting};
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
 use crate::sys::{Result, harmless, nr};
@@ -55,9 +55,7 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
         }
         nr::GETPID => Ok(thread::process()),
         nr::GETPPID => Ok(thread::parent()),
-        nr::TGKILL | nr::TGSIGQUEUEINFO
-            if super::member_of(b).is_some() && a == u64::from(super::leader()) =>
-        {
+        nr::TGKILL | nr::TGSIGQUEUEINFO if super::is_thread(b) && a == u64::from(super::leader()) => {
             sync();
             frame.call[1] = b;
             return Some(Then::Perform);
@@ -71,7 +69,11 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
             return if thread::may_execute() { None } else { Some(stack::with(frame, thread::execute)) };
         }
         nr::SIGALTSTACK => exchange_stack(a, b),
-        nr::SETSID | nr::SETPGID | nr::SCHED_YIELD | nr::GETTID | nr::FSYNC | nr::LSEEK => {
+        nr::SETSID | nr::SETPGID => {
+            waiting::note_passed_state();
+            return Some(Then::Perform);
+        }
+        nr::SCHED_YIELD | nr::GETTID | nr::FSYNC | nr::LSEEK => {
             return Some(Then::Perform);
         }
         nr::SETRLIMIT | nr::PRLIMIT64 => {
@@ -92,6 +94,7 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
         _ => match refused(number, a) {
             Some(name) => Err(refuse(name)),
             None => {
+                waiting::note_call(number, a);
                 preparing(frame, prepare);
                 return None;
             }
@@ -167,10 +170,15 @@ fn refused(number: u64, first: u64) -> Option<&'static [u8]> {
 /// Makes a futex one of shared memory: members have no other.
 fn prepare_futex(frame: &mut Frame) {
     const PRIVATE: u64 = 128;
+    const PRIORITIES: core::ops::RangeInclusive<u64> = 6..=8;
     const REQUEUE: core::ops::RangeInclusive<u64> = 3..=5;
     let [_, word, operation, _, time, other, _] = frame.call;
     let operation = operation & !PRIVATE;
     frame.call[2] = operation;
+    if PRIORITIES.contains(&(operation & 0x7f)) || operation & 0x7f > 10 {
+        // The kernel keeps what a thread owns.
+        waiting::note_own_state();
+    }
     touch(word, 4);
     if REQUEUE.contains(&(operation & 0x7f)) || operation & 0x7f > 10 {
         touch(other, 4);
@@ -208,6 +216,9 @@ fn exchange_stack(new: u64, old: u64) -> Result {
 extern "C" fn set_limit(frame: &mut Frame) -> Then {
     let [number, a, b, c, ..] = frame.call;
     let (kind, new) = if number == nr::SETRLIMIT { (a, b) } else { (b, c) };
+    if new != 0 {
+        waiting::note_passed_state();
+    }
     if kind == super::RLIMIT_FSIZE && new != 0 && user::words::<1>(new) != Ok([u64::MAX]) {
         frame.rax = refuse(b"a limit of the size of files").to_result();
         return Then::Return;

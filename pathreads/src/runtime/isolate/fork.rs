@@ -13,6 +13,7 @@ use pathreads::record::{MOST_MEMBERS, Members, NO_FILE, Record, Region};
 
 use super::{
     CONTROL, Control, blocks, control, map_control, memory_file, new_file, own_thread, refuse, sync, thread,
+    waiting,
 };
 use crate::entry::{self, Frame};
 use crate::sys::{self, Result, harmless, nr};
@@ -120,6 +121,7 @@ pub fn begin(frame: &mut Frame) {
         member.thread.store(0, Ordering::Relaxed);
         member.pending.store(0, Ordering::Relaxed);
         member.child.store(0, Ordering::Relaxed);
+        member.stage.store(waiting::THREAD, Ordering::Relaxed);
     }
     control.members[0].thread.store(own_thread(), Ordering::Relaxed);
     control.ending.store(0, Ordering::Relaxed);

@@ -39,6 +39,7 @@ pub mod calls;
 pub mod fork;
 pub mod memory;
 pub mod thread;
+pub mod waiting;
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{
@@ -73,6 +74,10 @@ struct Member {
     pending: AtomicU32,
     /// A child of `vfork` that can answer for it, because it sleeps until the child ends or executes, or 0.
     child: AtomicU32,
+    /// Whether it is a thread, or waits to be one (`waiting`).
+    stage: AtomicU32,
+    /// The thread that it becomes.
+    next: UnsafeCell<waiting::Next>,
 }
 
 const ASKED: u32 = 1;
@@ -288,6 +293,11 @@ fn member_of(thread: u64) -> Option<usize> {
     control().members.iter().position(is_it).filter(|_| thread != 0)
 }
 
+/// Returns whether a number in Linux is that of a thread of the program.
+fn is_thread(thread: u64) -> bool {
+    member_of(thread).is_some_and(|member| waiting::is_thread(&control().members[member]))
+}
+
 /// Returns the number that the program knows the sender of a signal by.
 pub fn sender(process: u32) -> u32 {
     if member_of(u64::from(process)).is_some() { leader() } else { process }
@@ -452,7 +462,7 @@ fn request(members: Members, what: Request) {
     // SAFETY: the lock is held, and no member is asked.
     unsafe { control().request.get().write(what) };
     for member in members.iter().filter(is_there) {
-        let Member { thread, pending, child } = &control().members[member];
+        let Member { thread, pending, child, .. } = &control().members[member];
         pending.store(ASKED, Ordering::Release);
         // Pairs with the fence in `begin_child`: the child is seen here, or it sees that it is asked.
         fence(Ordering::SeqCst);

@@ -19,8 +19,9 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use abi::Errno;
-use pathreads::record::MOST_MEMBERS;
+use pathreads::record::{MOST_MEMBERS, Record};
 
+use super::waiting::{self, Next};
 use super::{
     MILLISECOND, blocks, control, is_member, leader, locked, me, own_thread, refuse, touch, wait, wake,
 };
@@ -104,7 +105,7 @@ pub fn task_path(path: u64) -> Option<u64> {
         return None;
     }
     let thread = rest[..digits].iter().fold(0_u64, |value, byte| value * 10 + u64::from(byte - b'0'));
-    super::member_of(thread)?;
+    super::is_thread(thread).then_some(())?;
     // SAFETY: this thread alone uses it, for one call.
     let place = unsafe { &mut *TASK_PATH.0.get() };
     place[..6].copy_from_slice(b"/proc/");
@@ -114,9 +115,13 @@ pub fn task_path(path: u64) -> Option<u64> {
     Some(place.as_ptr() as u64)
 }
 
-/// Returns whether there are other members.
+/// Returns whether there are other threads. If not, the members that wait for one leave.
 pub fn has_others() -> bool {
-    !super::others().is_empty()
+    let has_others = super::others().iter().any(|member| waiting::is_thread(&control().members[member]));
+    if !has_others {
+        waiting::dismiss();
+    }
+    has_others
 }
 
 /// Returns whether this task may execute a program: only the leader keeps the process's number.
@@ -148,6 +153,13 @@ pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
     let cleared = if thread.flags & CLONE_CHILD_CLEARTID != 0 { thread.childs_word } else { 0 };
     let Thread { stack, parents_word, childs_word, local, .. } = *thread;
     let call = [nr::CLONE, flags, stack, parents_word, childs_word, local, 0];
+    if thread.flags & CLONE_SETTLS != 0
+        && let Some(member) = locked(|_| waiting::claim())
+    {
+        let word_if = |flag: u64, word: u64| if thread.flags & flag != 0 { word } else { 0 };
+        let next = Next::new(frame, local, cleared, word_if(CLONE_CHILD_SETTID, childs_word));
+        return waiting::hand_over(member, next, word_if(CLONE_PARENT_SETTID, parents_word));
+    }
     locked(|record| {
         blocks::settle_own(record);
         let is_free = |member: &usize| control().members[*member].thread.load(Ordering::Relaxed) == 0;
@@ -158,6 +170,7 @@ pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
         CLEARED_NEXT.store(cleared, Ordering::Relaxed);
         control().members[member].pending.store(0, Ordering::Relaxed);
         control().members[member].child.store(0, Ordering::Relaxed);
+        control().members[member].stage.store(waiting::THREAD, Ordering::Relaxed);
         // The child knows its number from its first instruction on, because a request may interrupt any. This
         // member gets none meanwhile, as it holds the lock.
         let own = super::ME.swap(member, Ordering::Relaxed);
@@ -198,6 +211,7 @@ pub fn begin() {
     CLEARED.store(CLEARED_NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
     crate::stack::give_back_all();
     super::begin_stack();
+    waiting::begin_new();
     if harmless!(nr::GETPPID) != Ok(u64::from(leader())) {
         sys::exit(0);
     }
@@ -205,7 +219,24 @@ pub fn begin() {
     control().members[me()].thread.store(own_thread(), Ordering::Relaxed);
 }
 
-/// Ends this member, as `exit` does for a thread.
+/// Begins the next thread of a member, with a word to clear at its end.
+pub fn begin_again(cleared: u64) {
+    blocks::begin();
+    CLEARED.store(cleared, Ordering::Relaxed);
+    crate::stack::give_back_all();
+    super::begin_stack();
+}
+
+/// Takes this member out of the record and the table of members. The lock is held.
+pub fn leave(record: &mut Record) {
+    for region in record.all_mut() {
+        region.holders = region.holders.without(me());
+        region.current = region.current.without(me());
+    }
+    control().members[me()].thread.store(0, Ordering::Relaxed);
+}
+
+/// Ends this member's thread, as `exit` does. The member exits, or waits for another thread.
 pub extern "C" fn exit(frame: &mut Frame) -> Then {
     if !is_member() {
         super::end_child();
@@ -220,19 +251,22 @@ pub extern "C" fn exit(frame: &mut Frame) -> Then {
         touch(word, 4);
     }
     let own = own_stack();
-    locked(|record| {
+    let waits = locked(|record| {
         if let Some((start, end)) = own {
             let _ = super::memory::remove(record, start, end);
         }
         blocks::settle_own(record);
-        for region in record.all_mut() {
-            region.holders = region.holders.without(me());
-            region.current = region.current.without(me());
+        let waits = waiting::begin();
+        if !waits {
+            leave(record);
         }
-        control().members[me()].thread.store(0, Ordering::Relaxed);
+        waits
     });
     sys::set_mask(u64::MAX);
     clear(word);
+    if waits {
+        waiting::wait_for_next();
+    }
     exit_thread(0)
 }
 

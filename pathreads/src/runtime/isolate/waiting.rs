@@ -1,0 +1,254 @@
+//! Members that wait for a thread. A member whose thread ends does not exit at once, because it has page
+//! tables, which a new process has not.
+//!
+//! | `stage` | the member | becomes |
+//! |---|---|---|
+//! | [`THREAD`] | is a thread of the program | waiting, by itself, under the lock |
+//! | [`WAITING`] | waits, and has given up its blocks, but no mappings | claimed, by one that makes a thread, or leaving, both under the lock |
+//! | [`CLAIMED`] | waits for the thread that another member prepares | ready, by that member |
+//! | [`READY`] | finds its next thread | thread, by itself |
+//! | [`LEAVING`] | gives up its mappings under the lock, leaves the table, and exits | |
+//!
+//! 1. *A waiting member answers requests*, because it has mappings. It leaves after the first one, or after
+//!    [`LONGEST_WAIT`], so those that unmap memory do not ask it again and again.
+//! 2. *It is no thread of the program.* Signals are not sent to it. The last thread executes a program, or
+//!    ends, when those that wait have left ([`dismiss`]).
+//! 3. *A new thread finds the state that its maker would pass on.* Members that have changed what Linux keeps
+//!    for a thread do not wait, and do not use one that does ([`note_call`]): its priority, name, CPUs,
+//!    limits, timers, children. Rounding modes are passed on, and pending signals are dropped.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use pathreads::record::MOST_MEMBERS;
+use pathreads::{RUNTIME_BASE, RUNTIME_END};
+
+use super::{MILLISECOND, Member, control, locked, me, wait, wake};
+use crate::entry::{self, Frame};
+use crate::sys::{self, harmless, nr};
+use crate::user;
+
+pub const THREAD: u32 = 0;
+const WAITING: u32 = 1;
+const CLAIMED: u32 = 2;
+const READY: u32 = 3;
+const LEAVING: u32 = 4;
+
+/// The most members that wait.
+const MOST: usize = 4;
+
+/// How long a member waits, in nanoseconds.
+const LONGEST_WAIT: u64 = 100 * MILLISECOND;
+
+/// A thread that a member is to become.
+#[derive(Clone, Copy)]
+pub struct Next {
+    /// Its frame, which is its stack.
+    pub frame: *mut Frame,
+    /// The base of its thread-local memory, or 0.
+    pub local: u64,
+    /// The word to clear at its end, or 0.
+    pub cleared: u64,
+    /// The word to write its number to, or 0.
+    pub number_at: u64,
+    /// The rounding modes, as `stmxcsr` and `fnstcw` have them.
+    modes: [u32; 2],
+}
+
+/// Whether this member has state that its next thread must not find.
+static HAS_STATE: AtomicBool = AtomicBool::new(false);
+
+/// Whether this member has state that the threads which it makes inherit.
+static PASSES_STATE: AtomicBool = AtomicBool::new(false);
+
+/// Notes a call, which may change what Linux keeps for a thread. Not inlined, because Go makes calls with
+/// little stack.
+#[inline(never)]
+pub fn note_call(number: u64, first: u64) {
+    const PR_SET_VMA: u64 = 0x5356_4d41;
+    if matches!(number, nr::ALARM | nr::SETITIMER | nr::TIMER_CREATE | nr::PTRACE) {
+        note_own_state();
+    }
+    let passes = matches!(
+        number,
+        nr::SETPRIORITY
+            | nr::SCHED_SETPARAM
+            | nr::SCHED_SETSCHEDULER
+            | nr::SCHED_SETAFFINITY
+            | nr::SCHED_SETATTR
+            | nr::IOPRIO_SET
+            | nr::SETSID
+            | nr::SETPGID
+            | nr::PERSONALITY
+            | nr::CAPSET
+            | nr::SET_MEMPOLICY
+            | nr::KEYCTL
+            | nr::SETUID..=nr::SETGID
+            | nr::SETREUID..=nr::SETFSGID
+    );
+    if passes || number == nr::PRCTL && first != PR_SET_VMA {
+        note_passed_state();
+    }
+}
+
+/// Notes that this member has state that the threads which it makes inherit.
+pub fn note_passed_state() {
+    note_own_state();
+    PASSES_STATE.store(true, Ordering::Relaxed);
+}
+
+/// Begins the state of a member that was just made: it has what its maker has passed on.
+pub fn begin_new() {
+    HAS_STATE.store(PASSES_STATE.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
+/// Notes that this member has state of its own, such as children.
+pub fn note_own_state() {
+    HAS_STATE.store(true, Ordering::Relaxed);
+}
+
+/// Returns whether a member is a thread of the program, or is about to be.
+pub(super) fn is_thread(member: &Member) -> bool {
+    matches!(member.stage.load(Ordering::Relaxed), THREAD | CLAIMED | READY)
+}
+
+/// Has this member wait, if it may. The lock is held, and its thread has ended. It must stand on a stack of
+/// the runtime, because others may unmap the thread's.
+pub fn begin() -> bool {
+    let here = 0_u8;
+    let is_runtimes = (RUNTIME_BASE..RUNTIME_END).contains(&(&raw const here as u64));
+    let is_waiting = |member: &&Member| member.stage.load(Ordering::Relaxed) == WAITING;
+    let may = is_runtimes
+        && !HAS_STATE.load(Ordering::Relaxed)
+        && control().ending.load(Ordering::Relaxed) == 0
+        && control().members.iter().filter(is_waiting).count() < MOST;
+    if may {
+        control().members[me()].stage.store(WAITING, Ordering::Relaxed);
+    }
+    may
+}
+
+/// Claims a member that waits. The lock is held.
+pub fn claim() -> Option<usize> {
+    if PASSES_STATE.load(Ordering::Relaxed) {
+        return None;
+    }
+    (1..MOST_MEMBERS).find(|member| change(*member, WAITING, CLAIMED))
+}
+
+fn change(member: usize, from: u32, to: u32) -> bool {
+    let stage = &control().members[member].stage;
+    stage.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}
+
+/// Has a claimed member become a thread. Returns its number.
+pub fn hand_over(member: usize, next: Next, parents_word: u64) -> u64 {
+    let Member { stage, thread, next: place, .. } = &control().members[member];
+    let number = thread.load(Ordering::Relaxed);
+    if parents_word != 0 {
+        let _ = user::write(parents_word, &number.to_le_bytes());
+    }
+    // SAFETY: the member is claimed by this one, and reads it when it is ready.
+    unsafe { place.get().write(next) };
+    // Release pairs with the acquire in `wait_for_next`.
+    stage.store(READY, Ordering::Release);
+    wake(stage);
+    u64::from(number)
+}
+
+impl Next {
+    /// Makes one with this member's rounding modes.
+    pub fn new(frame: *mut Frame, local: u64, cleared: u64, number_at: u64) -> Self {
+        Next { frame, local, cleared, number_at, modes: modes() }
+    }
+}
+
+fn modes() -> [u32; 2] {
+    let (mut vector, mut stack) = (0_u32, 0_u16);
+    // SAFETY: each writes to its place.
+    unsafe {
+        asm!("stmxcsr [{}]", in(reg) &raw mut vector, options(nostack, preserves_flags));
+        asm!("fnstcw [{}]", in(reg) &raw mut stack, options(nostack, preserves_flags));
+    }
+    [vector, u32::from(stack)]
+}
+
+fn set_modes([vector, stack]: [u32; 2]) {
+    let stack = stack as u16;
+    // SAFETY: the values are those that another member had. The registers are a thread's that has ended.
+    unsafe {
+        asm!("fninit", options(nostack, preserves_flags));
+        asm!("fldcw [{}]", in(reg) &raw const stack, options(nostack, preserves_flags));
+        asm!("ldmxcsr [{}]", in(reg) &raw const vector, options(nostack, preserves_flags));
+    }
+}
+
+/// Waits, and becomes a thread or exits. Signals are blocked, and the stack is the runtime's.
+pub fn wait_for_next() -> ! {
+    let Member { stage, next, .. } = &control().members[me()];
+    loop {
+        // Acquire pairs with the release in `hand_over`.
+        match stage.load(Ordering::Acquire) {
+            WAITING => {
+                wait(stage, WAITING, LONGEST_WAIT);
+                locked(|_| change(me(), WAITING, LEAVING));
+            }
+            CLAIMED => wait(stage, CLAIMED, LONGEST_WAIT),
+            // SAFETY: the one that claimed this member wrote it before.
+            READY => become_thread(unsafe { *next.get() }),
+            _ => leave(),
+        }
+    }
+}
+
+fn become_thread(next: Next) -> ! {
+    const ARCH_SET_FS: u64 = 0x1002;
+    drop_signals();
+    set_modes(next.modes);
+    if next.local != 0 {
+        let _ = harmless!(nr::ARCH_PRCTL, ARCH_SET_FS, next.local);
+    }
+    control().members[me()].stage.store(THREAD, Ordering::Relaxed);
+    super::thread::begin_again(next.cleared);
+    if next.number_at != 0 {
+        let _ = user::write(next.number_at, &super::own_thread().to_le_bytes());
+    }
+    // SAFETY: the frame is this thread's, and nothing of the runtime's stack is used any more.
+    unsafe { entry::resume_child(next.frame) }
+}
+
+/// Drops the signals that were sent to the thread before.
+fn drop_signals() {
+    let (all, none) = (u64::MAX, [0_u64; 2]);
+    let arguments = [&raw const all as u64, 0, none.as_ptr() as u64, 8];
+    // SAFETY: the kernel reads these words only.
+    while unsafe { sys::call(nr::SIGTIMEDWAIT, arguments) }.is_ok() {}
+}
+
+fn leave() -> ! {
+    locked(super::thread::leave);
+    loop {
+        let _ = harmless!(nr::EXIT, 0);
+    }
+}
+
+/// Has all members leave that wait, and returns when they have.
+pub fn dismiss() {
+    if control().members.iter().any(|member| member.stage.load(Ordering::Relaxed) == WAITING) {
+        dismiss_all();
+    }
+}
+
+#[inline(never)]
+fn dismiss_all() {
+    locked(|_| {
+        for member in (1..MOST_MEMBERS).filter(|member| change(*member, WAITING, LEAVING)) {
+            wake(&control().members[member].stage);
+        }
+    });
+    for Member { stage, thread, .. } in &control().members[1..] {
+        while stage.load(Ordering::Relaxed) == LEAVING && thread.load(Ordering::Relaxed) != 0 {
+            wait(stage, LEAVING, MILLISECOND);
+        }
+    }
+}
