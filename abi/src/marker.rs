@@ -29,6 +29,13 @@ pub const PHASE: u8 = 5;
 /// The program is over. The kernel or process that started it says so once.
 pub const STOP: u8 = 6;
 
+/// This CPU begins a call of a test whose lines are to be listed.
+pub const CALL: u8 = 7;
+/// This CPU has finished that call.
+pub const RETURN: u8 = 8;
+/// Both calls of a test have returned: the lines that they conflict over are listed, and forgotten.
+pub const PAIR: u8 = 9;
+
 /// Number of phases.
 pub const PHASES: usize = 8;
 

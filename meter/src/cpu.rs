@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::blame::{Blame, Fight, Key};
+use crate::calls::Listing;
 use crate::counts::{Counts, Kind, PHASES, Reading};
 use crate::directory::Transfer;
 use crate::gate::CpuState;
@@ -60,6 +61,8 @@ pub struct Cpu {
     /// The lines, as [`Fetched`] words. An access may lie on two.
     fetched: [AtomicU64; 2],
     log: Mutex<Log>,
+    /// The lines of a call of a test.
+    pub listing: Listing,
 }
 
 /// The part of a CPU's state that grows.
@@ -125,6 +128,11 @@ impl Cpu {
         self.counts(privilege).subtract(Kind::Instructions, ahead);
         self.phase.store(u64::from(phase) % PHASES as u64, Relaxed);
         self.counts(privilege).add(Kind::Instructions, ahead);
+    }
+
+    /// Returns the count of a kind over all phases and privileges.
+    pub fn total(&self, kind: Kind) -> u64 {
+        self.snapshot().iter().flatten().map(|counts| counts.get(kind)).sum()
     }
 
     /// Returns the counts by privilege, without `ahead` instructions that are counted already but come later.

@@ -31,6 +31,12 @@ pub enum Marker {
     Phase(u8),
     /// The program is over.
     Stop,
+    /// This CPU begins a call of a test.
+    Call,
+    /// This CPU has finished the call.
+    Return,
+    /// Both calls of a test have returned.
+    Pair,
 }
 
 const MARKER: [u8; 3] = [0x0f, 0x1f, 0x80];
@@ -52,6 +58,9 @@ impl Marker {
             4 => Some(Self::End),
             5 => Some(Self::Phase(arg)),
             6 => Some(Self::Stop),
+            7 => Some(Self::Call),
+            8 => Some(Self::Return),
+            9 => Some(Self::Pair),
             _ => None,
         }
     }
@@ -65,6 +74,9 @@ impl Marker {
             Self::End => (4, 0),
             Self::Phase(phase) => (5, phase),
             Self::Stop => (6, 0),
+            Self::Call => (7, 0),
+            Self::Return => (8, 0),
+            Self::Pair => (9, 0),
         }
     }
 }
@@ -107,10 +119,10 @@ mod tests {
     fn markers() {
         let marker = |op, arg| special(&[0x0f, 0x1f, 0x80, arg, op, 0x56, 0x52]);
         assert_eq!(marker(2, 16), Some(Special::Marker(Marker::Begin(16))));
-        assert_eq!(marker(7, 0), None);
+        assert_eq!(marker(10, 0), None);
         assert_eq!(special(&[0x0f, 0x1f, 0x80, 0, 0, 0, 0]), None, "an ordinary no-op");
         assert_eq!(special(&[0x0f, 0x1f, 0x80, 0, 1, 0x56]), None, "cut off");
-        for op in 1..=6 {
+        for op in 1..=9 {
             let marker = Marker::from_parts(op, 0).unwrap();
             assert_eq!(marker.parts(), (op, 0));
         }

@@ -15,7 +15,7 @@
 //!
 //! ```text
 //! plugin ────▶ meter ─┬▶ cpu ──▶ counts, blame
-//! (QEMU's    (what a  ├▶ directory
+//! (QEMU's    (what a  ├▶ directory, calls
 //! callbacks) callback ├▶ window
 //!            means)   └▶ gate, clock
 //!        └───▶ output ──▶ report
@@ -29,6 +29,7 @@
 
 pub mod args;
 pub mod blame;
+pub mod calls;
 pub mod clock;
 pub mod counts;
 pub mod cpu;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::args::Options;
 use crate::blame::{Fight, Key};
+use crate::calls::{Calls, Interrupts};
 use crate::clock::Clock;
 use crate::counts::Kind;
 use crate::cpu::{Cpu, Privilege, as_store};
@@ -29,6 +30,8 @@ pub struct Meter {
     pub gate: Gate,
     /// Virtual time.
     pub clock: Clock,
+    /// The conflicts of tests of two calls.
+    pub calls: Calls,
     directory: Directory,
     live: AtomicBool,
     started: AtomicU64,
@@ -71,6 +74,7 @@ impl Meter {
             window: Window::default(),
             gate: Gate::new(options.slack),
             clock: Clock::default(),
+            calls: Calls::default(),
             directory: Directory::new(options.memory)?,
             live: AtomicBool::new(false),
             started: AtomicU64::new(0),
@@ -188,6 +192,9 @@ impl Meter {
             }
             Marker::End => return self.window.is_open() && self.complete(),
             Marker::Stop => return self.stop(),
+            Marker::Call => cpu.listing.begin(interrupts(cpu)),
+            Marker::Return => cpu.listing.end(interrupts(cpu)),
+            Marker::Pair => self.calls.pair(self.cpus.iter().map(|cpu| &cpu.listing)),
         }
         false
     }
@@ -231,6 +238,7 @@ impl Meter {
         let access = Access { cpu: number, store: touch.store, bytes: touch.bytes, pc: touch.pc };
         let cpu = &self.cpus[number];
         cpu.access_of(touch.pc);
+        cpu.listing.access(line, touch);
         match self.directory.access(line, &access) {
             Seen::Hit => {}
             Seen::Cold => cpu.counts(Privilege::of(touch.pc)).add(Kind::Cold, 1),
@@ -291,6 +299,10 @@ impl Meter {
     pub fn host_seconds(&self) -> f64 {
         self.stopped.load(Relaxed).saturating_sub(self.started.load(Relaxed)) as f64 / 1e9
     }
+}
+
+fn interrupts(cpu: &Cpu) -> Interrupts {
+    Interrupts { sent: cpu.total(Kind::IpisSent), ticks: cpu.total(Kind::Ticks) }
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 use std::fmt::Write;
 use std::io;
 
+use crate::calls::{Conflict, Test};
 use crate::counts::{KINDS, Kind, PHASES};
 use crate::cpu::{Round, Snapshot};
+use crate::directory::LINE_SHIFT;
 use crate::meter::Meter;
 use crate::report::{self, Line, Pair};
 use crate::window::Outcome;
@@ -26,6 +28,7 @@ pub fn json(meter: &Meter) -> String {
         format!("\"columns\":[{}]", columns()),
         format!("\"rounds\":[{}]", rounds(meter)),
         format!("\"lines\":[{}]", lines(meter)),
+        format!("\"tests\":[{}]", list(meter.calls.tests().iter().map(test))),
     ];
     format!("{{{}}}\n", sections.join(",\n"))
 }
@@ -137,6 +140,29 @@ fn pair(pair: &Pair) -> String {
         pair.bytes_to,
         pair.disjoint,
         pair.count,
+    )
+}
+
+/// Returns the conflicts of a test of two calls.
+fn test(test: &Test) -> String {
+    format!(
+        "\n{{\"sent\":{},\"ticks\":{},\"conflicts\":[{}]}}",
+        test.interrupts.sent,
+        test.interrupts.ticks,
+        list(test.conflicts.iter().map(conflict)),
+    )
+}
+
+fn conflict(conflict: &Conflict) -> String {
+    format!(
+        "{{\"address\":\"{:#x}\",\"virtual\":\"{:#x}\",\"writer\":\"{:#x}\",\"other\":\"{:#x}\",\
+         \"both_write\":{},\"disjoint\":{}}}",
+        conflict.line << LINE_SHIFT,
+        conflict.address,
+        conflict.writer,
+        conflict.other,
+        conflict.both_write,
+        conflict.disjoint,
     )
 }
 

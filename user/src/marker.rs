@@ -4,7 +4,7 @@
 //! function that consists of entries of 8 bytes, the marker and a return, and the argument selects the entry
 //! that is called.
 
-use abi::marker::{BEGIN, END, ITER, PHASE, PHASES, RUN, STOP, displacement};
+use abi::marker::{BEGIN, CALL, END, ITER, PAIR, PHASE, PHASES, RETURN, RUN, STOP, displacement};
 use std::arch::{asm, naked_asm};
 
 /// Bytes of a marker and a return.
@@ -37,6 +37,9 @@ entries! {
     end_entries: END, 1;
     phase_entries: PHASE, PHASES;
     stop_entries: STOP, 1;
+    call_entries: CALL, 1;
+    return_entries: RETURN, 1;
+    pair_entries: PAIR, 1;
 }
 
 /// Executes the marker of `entries` with this argument, which must exist.
@@ -83,6 +86,23 @@ pub fn stop() {
     say(stop_entries, 0);
 }
 
+/// Marks that this CPU begins a call of a test.
+#[inline(always)]
+pub fn call() {
+    say(call_entries, 0);
+}
+
+/// Marks that this CPU has finished the call.
+#[inline(always)]
+pub fn call_returned() {
+    say(return_entries, 0);
+}
+
+/// Marks that both calls of a test have returned.
+pub fn pair() {
+    say(pair_entries, 0);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +119,9 @@ mod tests {
         assert_eq!(code(run_entries, 0)[4], RUN);
         assert_eq!(code(end_entries, 0)[4], END);
         assert_eq!(code(stop_entries, 0)[4], STOP);
+        assert_eq!(code(call_entries, 0)[4], CALL);
+        assert_eq!(code(return_entries, 0)[4], RETURN);
+        assert_eq!(code(pair_entries, 0)[4], PAIR);
         for argument in 0..256 {
             assert_eq!(
                 code(begin_entries, argument),
@@ -119,6 +142,9 @@ mod tests {
         (0..=300).for_each(begin);
         (0..PHASES).for_each(phase);
         iter();
+        call();
+        call_returned();
+        pair();
         end();
         stop();
     }

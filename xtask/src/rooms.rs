@@ -35,8 +35,19 @@ const ROOMS: [&str; 17] = [
 pub fn check() -> Result<bool> {
     let root = root();
     let mut files = Vec::new();
-    for folder in ["crates", "kernel", "abi", "firmware", "user", "meter", "cli", "lab", "pathreads", "xtask"]
-    {
+    for folder in [
+        "crates",
+        "kernel",
+        "abi",
+        "firmware",
+        "commute",
+        "user",
+        "meter",
+        "cli",
+        "lab",
+        "pathreads",
+        "xtask",
+    ] {
         sources(&root.join(folder), &mut files)?;
     }
     let mut good = true;

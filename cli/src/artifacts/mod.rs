@@ -45,7 +45,7 @@ const USER: Package = Package {
     profile: "release",
     what: "programs",
     feature: None,
-    sources: &["user", "crates", "abi"],
+    sources: &["user", "crates", "abi", "commute"],
 };
 const METER: Package = Package {
     name: "radixvm-meter",
@@ -73,7 +73,7 @@ const LABORATORY: Package = Package {
     profile: "dev",
     what: "laboratory",
     feature: None,
-    sources: &["lab", "cli", "crates", "abi"],
+    sources: &["lab", "cli", "crates", "abi", "commute"],
 };
 /// The command itself for an installation. It needs no library of the machine on which it runs.
 const COMMAND: Package = Package {
@@ -82,7 +82,7 @@ const COMMAND: Package = Package {
     profile: "dist",
     what: "command",
     feature: None,
-    sources: &["cli", "abi"],
+    sources: &["cli", "abi", "commute"],
 };
 /// The laboratory for an installation.
 const INSTALLED_LABORATORY: Package =

@@ -1,6 +1,7 @@
 //! The verbs of the command line, one file each.
 
 pub mod bench;
+pub mod commute;
 pub mod contend;
 pub mod demo;
 pub mod doctor;

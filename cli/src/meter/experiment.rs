@@ -57,8 +57,8 @@ pub struct Experiment {
 }
 
 /// The plugin, and the kernels with their symbols and versions.
-struct Tools {
-    plugin: PathBuf,
+pub(super) struct Tools {
+    pub(super) plugin: PathBuf,
     ours: Option<Kernel>,
     linux: Option<Kernel>,
     qemu: String,
@@ -117,7 +117,7 @@ impl Experiment {
         let slack = self.slack.unwrap_or(benchmarks::SLACK);
         let settings = Settings { cpus, memory: self.memory, slack, rounds: self.window(cpus) };
         let guest = Guest { system, kernel, plugin: &tools.plugin, huge: self.huge };
-        let Run { output, owners } = self.fine_enough(&guest, job, settings)?;
+        let Run { output, owners, .. } = self.fine_enough(&guest, job, settings)?;
         let begin = output.begin.map(|address| address.0);
         let names = Names { kernel, program: Loaded::new(&self.program, &job.program.bytes, begin) };
         let blame = blame::name(&output.lines, output.ended(), owners.as_ref(), &names);
@@ -257,7 +257,7 @@ fn fill(word: &str, numbers: &[(&str, u64)]) -> String {
 
 impl Tools {
     /// Builds, fetches and reads everything that the systems need, before the first run.
-    fn prepare(systems: &[System]) -> Result<Self> {
+    pub(super) fn prepare(systems: &[System]) -> Result<Self> {
         let plugin = artifacts::meter()?;
         let ours = systems.iter().any(|system| *system != System::Linux);
         let ours = ours.then(|| Kernel::ours(&artifacts::kernel()?)).transpose()?;
@@ -265,7 +265,8 @@ impl Tools {
         Ok(Tools { plugin, ours, linux: linux.map(Kernel::Linux), qemu: qemu_version()? })
     }
 
-    fn kernel(&self, system: System) -> Result<&Kernel> {
+    /// Returns the kernel of a system.
+    pub(super) fn kernel(&self, system: System) -> Result<&Kernel> {
         let kernel = if system == System::Linux { &self.linux } else { &self.ours };
         kernel.as_ref().context("this system was not prepared")
     }

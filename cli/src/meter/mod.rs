@@ -15,6 +15,7 @@
 
 pub mod benchmarks;
 pub mod blame;
+pub mod commute;
 pub mod experiment;
 pub mod kallsyms;
 pub mod model;

@@ -50,6 +50,38 @@ pub struct Output {
     /// The contended lines, the most contended first.
     #[serde(default)]
     pub lines: Vec<Line>,
+    /// The tests of two calls, in the order in which the program marked them.
+    #[serde(default)]
+    pub tests: Vec<Test>,
+}
+
+/// A test of two calls.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Test {
+    /// The interrupts that both calls sent.
+    pub sent: u64,
+    /// The timer ticks during the calls.
+    pub ticks: u64,
+    /// The lines that one call wrote and the other touched.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// A line that one call of a test wrote and the other touched.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Conflict {
+    /// Its guest-physical address.
+    pub address: Address,
+    /// A virtual address by which it was reached.
+    #[serde(rename = "virtual")]
+    pub linear: Address,
+    /// The first instruction that wrote it.
+    pub writer: Address,
+    /// The first instruction of the other call that wrote it, or else that read it.
+    pub other: Address,
+    /// Set if both wrote it.
+    pub both_write: bool,
+    /// Set if they touched different bytes.
+    pub disjoint: bool,
 }
 
 /// The counts of one privilege and phase on one CPU.

@@ -67,14 +67,18 @@ impl<'a> Namer<'a> {
 
     /// Returns the owner of a line, in words.
     pub fn name(&self, line: &Line) -> String {
+        self.name_at(line.address.0, line.linear.0)
+    }
+
+    /// Returns the owner of the line at an address, in words.
+    pub fn name_at(&self, physical: u64, linear: u64) -> String {
         match (self.names.kernel, self.owners) {
-            (Kernel::Ours { .. }, Some(owners)) => self.ours(line, owners),
-            _ => self.by_address(line.linear.0),
+            (Kernel::Ours { .. }, Some(owners)) => self.ours(physical, linear, owners),
+            _ => self.by_address(linear),
         }
     }
 
-    fn ours(&self, line: &Line, owners: &Owners) -> String {
-        let (physical, linear) = (line.address.0, line.linear.0);
+    fn ours(&self, physical: u64, linear: u64, owners: &Owners) -> String {
         let range = owners.ranges.iter().find(|(start, end, _)| (start.0..end.0).contains(&physical));
         match range.map(|(_, _, kind)| kind.as_str()) {
             Some("image") => self.image(OUR_IMAGE + physical),

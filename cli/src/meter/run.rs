@@ -32,6 +32,8 @@ pub struct Run {
     pub output: Output,
     /// The owners of physical memory, from our kernel.
     pub owners: Option<Owners>,
+    /// The program's standard output.
+    pub stdout: Vec<u8>,
 }
 
 impl Run {
@@ -71,6 +73,7 @@ fn boot(mut attempt: impl FnMut() -> Result<Attempt>) -> Result<Attempt> {
 /// A guest that has ended, and its results.
 struct Attempt {
     outcome: Outcome,
+    stdout: Sink,
     stderr: Sink,
     scratch: Scratch,
 }
@@ -78,10 +81,10 @@ struct Attempt {
 impl Attempt {
     fn new(guest: &Guest<'_>, job: &Job, settings: Settings) -> Result<Self> {
         let scratch = Scratch::new()?;
-        let stderr = Sink::buffer();
-        let streams = Streams { stdout: Sink::buffer(), stderr: stderr.clone(), stdin: false };
+        let (stdout, stderr) = (Sink::buffer(), Sink::buffer());
+        let streams = Streams { stdout: stdout.clone(), stderr: stderr.clone(), stdin: false };
         let outcome = session::run_unwatched(plan(guest, job, settings, streams, &scratch)?)?;
-        Ok(Self { outcome, stderr, scratch })
+        Ok(Self { outcome, stdout, stderr, scratch })
     }
 
     /// Returns the plugin's counts, if the program succeeded.
@@ -100,7 +103,7 @@ impl Attempt {
             !output.rounds().is_empty(),
             "no round lies wholly in the window: let the program do more of them (--iterations)"
         );
-        Ok(Run { output, owners: self.outcome.owners })
+        Ok(Run { output, owners: self.outcome.owners, stdout: self.stdout.take() })
     }
 }
 
@@ -173,7 +176,12 @@ mod tests {
             let attempt = boot(|| {
                 let end = ends.pop().unwrap();
                 let outcome = Outcome { end, stats: None, crash: None, owners: None };
-                Ok(Attempt { outcome, stderr: Sink::buffer(), scratch: Scratch::new()? })
+                Ok(Attempt {
+                    outcome,
+                    stdout: Sink::buffer(),
+                    stderr: Sink::buffer(),
+                    scratch: Scratch::new()?,
+                })
             });
             assert_eq!(attempt.unwrap().outcome.end, last);
             assert!(ends.is_empty(), "{ends:?}");
@@ -191,7 +199,7 @@ mod tests {
     fn many_escapes_spoil_a_run() {
         let with = |escapes: u64| {
             let text = FIXTURE.replace(r#""escapes":0"#, &format!(r#""escapes":{escapes}"#));
-            Run { output: Output::parse(&text).unwrap(), owners: None }
+            Run { output: Output::parse(&text).unwrap(), owners: None, stdout: Vec::new() }
         };
         assert!(with(20).in_step() && !with(21).in_step());
     }

@@ -1,0 +1,177 @@
+//! Performs one call of a test, with nothing but the call between the meter's marks.
+
+use std::arch::asm;
+use std::ffi::CString;
+
+use commute::call::*;
+use libc::c_int;
+use programs::marker;
+
+/// The address of the first slot.
+const BASE: usize = 0x2000_0000_0000;
+
+/// The address of a slot.
+fn slot(number: u8) -> usize {
+    BASE + SLOT_PAGES[number as usize] * PAGE
+}
+
+/// A call with its arguments in place.
+enum Action {
+    System(libc::c_long, [usize; 6]),
+    Load(usize),
+    Store(usize, u8),
+}
+
+/// The memory that calls of one side use.
+pub struct Executor {
+    names: Vec<CString>,
+    buffer: Vec<u8>,
+    stat: libc::stat,
+    ends: [c_int; 2],
+}
+
+impl Executor {
+    /// Makes the memory.
+    pub fn new() -> Self {
+        let names = NAMES.iter().map(|name| CString::new(*name).expect("no name has a zero")).collect();
+        // SAFETY: all zero is a value of this structure.
+        let stat = unsafe { std::mem::zeroed() };
+        Executor { names, buffer: vec![1; PAGE], stat, ends: [0; 2] }
+    }
+
+    /// Performs a call and returns its values: the result or the negative error number, and what it wrote.
+    pub fn execute(&mut self, call: Call, is_marked: bool) -> Vec<i64> {
+        let action = self.action(call);
+        if is_marked {
+            marker::call();
+        }
+        let result = perform(&action);
+        if is_marked {
+            marker::call_returned();
+        }
+        let mut values = vec![result];
+        match call.op {
+            Op::Stat | Op::Fstat if result == 0 => {
+                let size =
+                    if self.stat.st_mode & libc::S_IFMT == libc::S_IFIFO { 0 } else { self.stat.st_size };
+                values.extend([self.stat.st_ino as i64, self.stat.st_nlink as i64, size]);
+            }
+            Op::Read | Op::Pread if result > 0 => values.push(self.buffer[0].into()),
+            Op::Pipe if result == 0 => values.extend(self.ends.map(i64::from)),
+            _ => {}
+        }
+        values
+    }
+
+    fn action(&mut self, call: Call) -> Action {
+        use Action::System;
+        let [first, second, third] = call.args;
+        let [a, b] = [first, second].map(usize::from);
+        let name = |number: u8| self.names.get(number as usize).map_or(0, |name| name.as_ptr() as usize);
+        match call.op {
+            Op::Open => System(libc::SYS_open, [name(first), open_flags(second), 0, 0, 0, 0]),
+            Op::Creat => {
+                let flags = libc::O_CREAT | libc::O_RDWR | if second == 1 { libc::O_EXCL } else { 0 };
+                System(libc::SYS_open, [name(first), flags as usize, 0o600, 0, 0, 0])
+            }
+            Op::Close => System(libc::SYS_close, [a, 0, 0, 0, 0, 0]),
+            Op::Dup => System(libc::SYS_dup, [a, 0, 0, 0, 0, 0]),
+            Op::Dup2 => System(libc::SYS_dup2, [a, b, 0, 0, 0, 0]),
+            Op::Pipe => System(libc::SYS_pipe2, [self.ends.as_mut_ptr() as usize, 0, 0, 0, 0, 0]),
+            Op::Link => System(libc::SYS_link, [name(first), name(second), 0, 0, 0, 0]),
+            Op::Unlink => System(libc::SYS_unlink, [name(first), 0, 0, 0, 0, 0]),
+            Op::Rename => System(libc::SYS_rename, [name(first), name(second), 0, 0, 0, 0]),
+            Op::Stat => System(libc::SYS_stat, [name(first), &raw mut self.stat as usize, 0, 0, 0, 0]),
+            Op::Fstat => System(libc::SYS_fstat, [a, &raw mut self.stat as usize, 0, 0, 0, 0]),
+            Op::Lseek => System(libc::SYS_lseek, [a, b * PAGE, third.into(), 0, 0, 0]),
+            Op::Read => System(libc::SYS_read, [a, self.buffer.as_mut_ptr() as usize, PAGE, 0, 0, 0]),
+            Op::Pread => {
+                System(libc::SYS_pread64, [a, self.buffer.as_mut_ptr() as usize, PAGE, b * PAGE, 0, 0])
+            }
+            Op::Write => System(libc::SYS_write, [a, self.filled(second), PAGE, 0, 0, 0]),
+            Op::Pwrite => System(libc::SYS_pwrite64, [a, self.filled(third), PAGE, b * PAGE, 0, 0]),
+            Op::Mmap => System(libc::SYS_mmap, mmap(first, second, third == 1)),
+            Op::Munmap => System(libc::SYS_munmap, [slot(first), PAGE, 0, 0, 0, 0]),
+            Op::Mprotect => System(libc::SYS_mprotect, [slot(first), PAGE, protection(second == 1), 0, 0, 0]),
+            Op::Load => Action::Load(slot(first)),
+            Op::Store => Action::Store(slot(first), second),
+        }
+    }
+
+    fn filled(&mut self, value: u8) -> usize {
+        self.buffer.fill(value);
+        self.buffer.as_ptr() as usize
+    }
+
+    /// Closes all descriptors of calls and unmaps all slots of this process.
+    pub fn clean(&mut self) {
+        for fd in FIRST_FD..FIRST_FD + FDS as u8 {
+            self.execute(Op::Close.with(&[fd]), false);
+        }
+        let pages = SLOT_PAGES[SLOTS - 1] + 1;
+        perform(&Action::System(libc::SYS_munmap, [BASE, pages * PAGE, 0, 0, 0, 0]));
+    }
+
+    /// Removes all names.
+    pub fn remove_names(&mut self) {
+        for name in 0..NAMES.len() as u8 {
+            self.execute(Op::Unlink.with(&[name]), false);
+        }
+    }
+}
+
+fn open_flags(how: u8) -> usize {
+    let flags = match how {
+        READ_ONLY => libc::O_RDONLY,
+        TRUNCATE => libc::O_RDWR | libc::O_TRUNC,
+        _ => libc::O_RDWR,
+    };
+    flags as usize
+}
+
+fn protection(is_writable: bool) -> usize {
+    (libc::PROT_READ | if is_writable { libc::PROT_WRITE } else { 0 }) as usize
+}
+
+fn mmap(place: u8, fd: u8, is_writable: bool) -> [usize; 6] {
+    let (flags, fd) = match fd {
+        ANONYMOUS => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, usize::MAX),
+        _ => (libc::MAP_SHARED, fd.into()),
+    };
+    [slot(place), PAGE, protection(is_writable), (flags | libc::MAP_FIXED) as usize, fd, 0]
+}
+
+/// Performs the call. The address that `mmap` returns counts as 0.
+#[inline(always)]
+fn perform(action: &Action) -> i64 {
+    match action {
+        Action::System(number, args) => {
+            let result = system_call(*number, args);
+            if *number == libc::SYS_mmap && result > 0 { 0 } else { result }
+        }
+        // SAFETY: the model has seen that the slot is mapped, and nothing else lies there.
+        Action::Load(address) => i64::from(unsafe { (*address as *const u8).read_volatile() }),
+        Action::Store(address, value) => {
+            // SAFETY: as above, and the slot may be written.
+            unsafe { (*address as *mut u8).write_volatile(*value) };
+            0
+        }
+    }
+}
+
+/// Returns the result of a system call, which is a negative error number if it fails.
+#[inline(always)]
+fn system_call(number: libc::c_long, args: &[usize; 6]) -> i64 {
+    let result: i64;
+    // SAFETY: the arguments describe this program's own buffers, files and slots.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
+            in("r10") args[3], in("r8") args[4], in("r9") args[5],
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    result
+}
