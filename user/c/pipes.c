@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,10 +35,14 @@ static void limits(void)
 {
     static char bytes[CAPACITY + 1];
     int ends[2], waiting = 0;
+    struct stat status[2];
     struct pollfd polled[3] = {{-1, POLLIN, 0}, {999, POLLIN, 0}, {0, POLLIN, 0}};
     check("pipe2", pipe2(ends, O_NONBLOCK | O_CLOEXEC) == 0 && fails(pipe2(ends, 0x1234), EINVAL));
     check("empty", fails(read(ends[0], bytes, 1), EAGAIN) && fails(lseek(ends[0], 0, SEEK_CUR), ESPIPE));
     polled[2].fd = ends[0];
+    check("whence before the kind", fails(lseek(ends[0], 0, 99), EINVAL) && fails(lseek(ends[0], 0, SEEK_HOLE), ESPIPE));
+    check("the kind before the mode", fails(pread(ends[1], bytes, 1, 0), ESPIPE) && fails(pwrite(ends[0], bytes, 1, 0), ESPIPE));
+    check("one inode", fstat(ends[0], &status[0]) == 0 && fstat(ends[1], &status[1]) == 0 && status[0].st_ino == status[1].st_ino);
     check("poll", poll(polled, 3, 0) == 1 && polled[1].revents == POLLNVAL && polled[2].revents == 0);
     check("filled", write(ends[1], bytes, CAPACITY + 1) == CAPACITY && fails(write(ends[1], bytes, 1), EAGAIN));
     check("full before the bytes are looked at", fails(write(ends[1], nowhere, 1), EAGAIN));

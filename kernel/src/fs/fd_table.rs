@@ -62,16 +62,21 @@ use crate::mm::static_or_arc::StaticOrArc;
 pub const MAX_FILES: u64 = 1024;
 const END: usize = MAX_FILES as usize;
 
-/// The table of descriptors.
+/// The table of descriptors. Its lock has another cache line than the word that every look-up reads.
+#[repr(C)]
 pub struct FdTable {
     /// Its slots, always there. Only a table that has them alone changes them.
     slots: Word<Arc<Slots>>,
+    _apart: [u8; APART],
     /// The lock of all changes. It protects the room for a copy of the slots, which is there as long as they
     /// may be shared. No slot is reserved while they are.
     room: SpinLock<Option<Arc<Slots>>>,
     /// The threads that use it.
     users: AtomicUsize,
 }
+
+/// Bytes between the slots and the lock. The two counts of an `Arc` stand before the slots.
+const APART: usize = 64 - 2 * size_of::<usize>() - size_of::<Word<Arc<Slots>>>();
 
 /// The table during a change, with its lock held.
 struct Writer<'t> {
@@ -136,7 +141,8 @@ impl FdTable {
     }
 
     fn of(slots: Arc<Slots>, room: Option<Arc<Slots>>) -> Result<Arc<Self>, Errno> {
-        let table = Self { slots: Word::new(), room: SpinLock::new(room), users: AtomicUsize::new(0) };
+        let (room, users) = (SpinLock::new(room), AtomicUsize::new(0));
+        let table = Self { slots: Word::new(), _apart: [0; APART], room, users };
         let _nothing = table.slots.put(slots, false);
         fallible::arc(table)
     }

@@ -5,6 +5,7 @@ mod names;
 pub use names::Listed;
 
 use alloc::boxed::Box;
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use abi::Errno;
@@ -57,14 +58,27 @@ pub enum Body {
 }
 
 /// A file, directory or link.
+///
+/// The counts of references stand before a node and change when it is looked up. So the fields that a call
+/// reads through a descriptor begin on the next cache line.
+#[repr(C)]
 pub struct Node {
-    ino: u64,
-    volume: Volume,
-    permissions: AtomicU32,
     changed_ns: AtomicU64,
     links: AtomicU32,
+    _apart: [u8; LINE - COUNTS - 12],
+    permissions: AtomicU32,
+    volume: Volume,
+    ino: u64,
     body: Body,
 }
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+/// Bytes of the counts of an `Arc`.
+const COUNTS: usize = 2 * size_of::<usize>();
+const _: () = assert!(COUNTS + offset_of!(Node, permissions) == LINE);
+/// Slabs of this size begin on a cache line.
+const _: () = assert!(COUNTS + size_of::<Node>() <= 256);
 
 /// Per core, the number of nodes that it has made: cores that make nodes share no cache line. Relaxed
 /// everywhere in this file: numbers, times and permissions order nothing.
@@ -80,12 +94,17 @@ fn new_ino() -> u64 {
 impl Node {
     /// Creates a node that has no name yet.
     pub fn new(volume: Volume, permissions: u32, body: Body) -> Result<StaticOrArc<Self>, Errno> {
+        Self::numbered(new_ino(), volume, permissions, body)
+    }
+
+    fn numbered(ino: u64, volume: Volume, permissions: u32, body: Body) -> Result<StaticOrArc<Self>, Errno> {
         fallible::arc(Self {
-            ino: new_ino(),
-            volume,
-            permissions: AtomicU32::new(permissions & 0o7777),
             changed_ns: AtomicU64::new(arch::wall_ns()),
             links: AtomicU32::new(if matches!(body, Body::Directory { .. }) { 2 } else { 1 }),
+            _apart: [0; LINE - COUNTS - 12],
+            permissions: AtomicU32::new(permissions & 0o7777),
+            volume,
+            ino,
             body,
         })
         .map(StaticOrArc::from)
@@ -114,6 +133,12 @@ impl Node {
     ) -> Result<StaticOrArc<Self>, Errno> {
         let content: Box<dyn Content> = fallible::boxed(content)?;
         Self::new(volume, permissions, Body::File(content))
+    }
+
+    /// Creates a file with these contents that has this node's inode number: the other end of a pipe.
+    pub fn other_end(&self, content: impl Content + 'static) -> Result<StaticOrArc<Self>, Errno> {
+        let content: Box<dyn Content> = fallible::boxed(content)?;
+        Self::numbered(self.ino, self.volume, self.permissions(), Body::File(content))
     }
 
     /// Returns its type and contents.

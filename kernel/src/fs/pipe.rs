@@ -48,10 +48,9 @@ pub fn new() -> Result<[StaticOrArc<Node>; 2], Errno> {
         State { pages: [const { None }; PAGES], read: 0, written: 0, has_reader: true, has_writer: true };
     let pipe = Pipe { state: SpinLock::new(state), readers: WaitQueue::new(), writers: WaitQueue::new() };
     let pipe = fallible::arc(pipe)?;
-    Ok([
-        Node::file(Volume::System, 0o600, ReadEnd(pipe.clone(), Holders::new()))?,
-        Node::file(Volume::System, 0o600, WriteEnd(pipe, Holders::new()))?,
-    ])
+    let reader = Node::file(Volume::System, 0o600, ReadEnd(pipe.clone(), Holders::new()))?;
+    let writer = reader.other_end(WriteEnd(pipe, Holders::new()))?;
+    Ok([reader, writer])
 }
 
 impl State {

@@ -9,7 +9,11 @@ use crate::fs::node::Node;
 
 pub fn lseek(call: &mut Call<'_>) -> Outcome {
     let file = call.file(0)?;
-    let (offset, whence) = (call.arg(1) as i64, call.arg(2));
+    let (offset, whence) = (call.arg(1) as i64, u64::from(call.arg(2) as u32));
+    // As in Linux, a bad `whence` is refused before the kind of the file.
+    if !matches!(whence, SEEK_SET | SEEK_CUR | SEEK_END | SEEK_DATA | SEEK_HOLE) {
+        return Err(Errno::EINVAL);
+    }
     let (stream, len) =
         file.node().content().map_or((false, 0), |content| (content.is_stream(), content.len()));
     if stream {

@@ -29,9 +29,9 @@ pub enum Offset {
 
 /// Reads from `file` into the program's buffers.
 pub fn read(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<usize, Errno> {
+    must_have_offsets(file, offset)?;
     let content = file.readable()?;
     match offset {
-        Offset::At(_) if content.is_stream() => Err(Errno::ESPIPE),
         Offset::At(at) => {
             let at = bounded(at, buffers)?;
             in_pieces(buffers, |buffers, done| fill(content, at + done as u64, buffers, true))
@@ -45,11 +45,21 @@ pub fn read(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<us
     }
 }
 
+/// Refuses an offset in a stream. As in Linux, this comes before the access mode: an end of a pipe that is
+/// closed for the call gives ESPIPE.
+///
+/// # Errors
+/// ESPIPE.
+fn must_have_offsets(file: &OpenFile, offset: Offset) -> Result<(), Errno> {
+    let is_stream = || file.node().content().is_some_and(Content::is_stream);
+    if offset != Offset::Current && is_stream() { Err(Errno::ESPIPE) } else { Ok(()) }
+}
+
 /// Writes the program's buffers to `file`.
 pub fn write(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<usize, Errno> {
+    must_have_offsets(file, offset)?;
     let content = file.writable()?;
     let done = match offset {
-        Offset::At(_) if content.is_stream() => return Err(Errno::ESPIPE),
         _ if content.is_stream() => {
             return in_pieces(buffers, |buffers, _| drain(content, WriteAt::End, buffers, file.may_wait()));
         }
