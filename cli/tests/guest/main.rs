@@ -7,6 +7,7 @@ mod baselines;
 mod binaries;
 mod bochs;
 mod calls;
+mod commute;
 mod comparison;
 mod compress;
 mod counters;
