@@ -96,6 +96,26 @@ fn a_space_sums_its_cores_and_its_pages() {
     });
 }
 
+/// The file gives its page up, so the space is the only one that has the frame, and needs no copy.
+#[test]
+fn a_page_of_a_file_that_is_given_up_is_the_spaces_own_once_it_is_written() {
+    for_each_design(Setup::new(), |world| {
+        let file = world.machine.files.create(1);
+        let frames = world.frames();
+        world.machine.on(0, |pin| {
+            world.map(pin, Placement::Fixed(PageNum::new(100)), 1, RW, Shows::Private(file, 0)).unwrap();
+            world.load(pin, PageNum::new(100), 0).unwrap();
+            world.machine.files.set_len(file, 0);
+            world.machine.files.drop_beyond(pin, &frames, file);
+        });
+        world.machine.settle();
+        assert_eq!(world.space.usage(), Usage { mapped: 1, own: 0, shown: 1 });
+        world.machine.on(0, |pin| world.store(pin, PageNum::new(100), 0, 1).unwrap());
+        assert_eq!(world.space.usage(), Usage { mapped: 1, own: 1, shown: 0 });
+        world.finish();
+    });
+}
+
 /// A file's page, and a page of zeroes beside it that is not mapped by the same call.
 fn with_both(test: impl Fn(&World)) {
     for_each_design(Setup::new(), |world| {
