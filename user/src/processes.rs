@@ -110,6 +110,8 @@ fn measure<T>(
             require(spawn(child), "fork")
         })
         .collect();
+    // The wait below ends also when a process ends before it is ready.
+    drop(says_ready);
     require(ready.read_exact(&mut vec![0; team.threads()]), "a process is not ready");
     observe(start, &spawned)
 }

@@ -72,6 +72,8 @@ impl Sharers {
             require(stops.read_to_end(&mut Vec::new()), "read");
         };
         let processes = (0..number).map(|_| require(spawn(&mut sharer), "fork")).collect();
+        // The wait below ends also when a process ends before it is ready.
+        drop(says_ready);
         require(ready.read_exact(&mut vec![0; number]), "a process is not ready");
         Self { processes, stop }
     }

@@ -41,7 +41,8 @@ pub struct Arguments {
     /// Run only every N-th of these tests
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     every: u32,
-    /// Counted repeats of each test, of which the median counts
+    /// Counted repeats of each test, with the two orders of the calls by turns. Of each order the median
+    /// counts, and of the two the larger one
     #[arg(long, default_value = "4", value_parser = clap::value_parser!(u32).range(1..=1000), value_name = "N")]
     repeats: u32,
     /// List the tests and run none

@@ -87,8 +87,8 @@ impl Refcache {
         self.cores.mine(pin).note_kept(pin);
     }
 
-    /// Returns the number of objects that wait for review, in use or not. It sums counters that each core
-    /// publishes, so it does not disturb the cores.
+    /// Returns the number of objects that wait for review, in use or not, or are being released. It sums
+    /// counters that each core publishes, so it does not disturb the cores.
     pub fn garbage(&self) -> usize {
         self.cores.iter().map(Core::waiting).sum::<usize>() + self.orphans.waiting()
     }

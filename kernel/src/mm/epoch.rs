@@ -153,7 +153,7 @@ fn most_kept() -> usize {
 fn review_while(pin: &Pinned, go_on: impl Fn() -> bool) {
     while domain().is_online(pin) && is_much_dead() && go_on() {
         let tick = domain().tick(pin);
-        if !tick.flushed && tick.freed == 0 {
+        if !tick.flushed && tick.reviewed == 0 {
             return;
         }
     }

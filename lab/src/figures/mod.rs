@@ -187,7 +187,8 @@ impl Series {
 
 /// Numbers of writers that have a colour.
 const WRITERS: [u16; 5] = [1, 5, 10, 20, 40];
-/// Ways to keep pages that have a colour, the same ones: no figure has both.
+/// Ways to keep pages that have a colour. These are the writers' colours. Figure 15 has both, and marks its
+/// writers in another way.
 const READS: [&str; 5] = ["shared", "none", "refcache", "paygo", "lodic"];
 
 /// RadixVM as it comes, with adaptive page tables, which the paper does not have.

@@ -65,6 +65,12 @@ fn reading(args: &mut Args, threads: usize) -> Parsed<Reading> {
     if !threads.is_multiple_of(each) || noise.is_some() && each > 1 {
         return Err(format!("--each {each}: give a number that divides {threads} threads, without --noise"));
     }
+    if by_threads && (noise.is_some() || each > 1 || mapped || inherit || regions > 1 || sharers > 0) {
+        return Err("--by-threads: threads only read, so give it alone or with --bytes".to_owned());
+    }
+    if !mapped && (inherit || regions > 1) {
+        return Err("--inherit and --regions are about what is mapped: give --mapped, too".to_owned());
+    }
     let noise = noise.map(|noise| noise as usize);
     Ok(Reading { bytes, by_threads, each, mapped, inherit, regions, sharers, noise })
 }

@@ -21,8 +21,8 @@ pub fn compare(before: &[Outcome], after: &[Outcome]) -> String {
         better += usize::from(word == "free");
         worse += usize::from(word == "NOT free");
         if !word.is_empty() {
-            text +=
-                &format!("{:8}  {}  {}  {} → {}\n", word, new.system, new.key, old.conflicts, new.conflicts);
+            let [before, after] = [old, new].map(found);
+            text += &format!("{word:8}  {}  {}  {before} → {after}\n", new.system, new.key);
         }
         if old.difference.is_some() != new.difference.is_some() {
             let what = new.difference.as_deref().unwrap_or("agrees with the model");
@@ -30,6 +30,14 @@ pub fn compare(before: &[Outcome], after: &[Outcome]) -> String {
         }
     }
     text + &format!("{both} tests in both: {better} became free of conflicts, {worse} are not any more\n")
+}
+
+/// Formats what the calls of a test share.
+fn found(outcome: &Outcome) -> String {
+    match outcome.interrupts {
+        0 => outcome.conflicts.to_string(),
+        interrupts => format!("{} and {interrupts} interrupts", outcome.conflicts),
+    }
 }
 
 #[cfg(test)]
@@ -47,6 +55,9 @@ mod tests {
             outcome("c", calls, "linux", 0),
         ];
         let text = compare(&before, &after);
+        let interrupted = Outcome { interrupts: 1, ..outcome("a", calls, "linux", 0) };
+        let more = compare(&before, &[interrupted]);
+        assert!(more.contains("NOT free  linux  a  0 → 0 and 1 interrupts"), "{more}");
         assert!(
             text.contains("NOT free  linux  a  0 → 2") && text.contains("free      linux  b  3 → 0"),
             "{text}"

@@ -119,7 +119,10 @@ fn places(outcomes: &[Outcome], system: &str) -> String {
     for outcome in on(outcomes, system) {
         let mut seen = Vec::new();
         for line in &outcome.lines {
-            let place = (line.writer.as_str(), line.other.as_str());
+            let (writer, other) = (line.writer.as_str(), line.other.as_str());
+            // If both write, either may come first.
+            let place =
+                if line.both_write { (writer.min(other), writer.max(other)) } else { (writer, other) };
             if !seen.contains(&place) {
                 seen.push(place);
                 tests.entry(place).or_insert((0, line)).0 += 1;
@@ -135,6 +138,11 @@ fn places(outcomes: &[Outcome], system: &str) -> String {
         let Contended { owner, writer, other, .. } = line;
         writeln!(text, "{count:6}  {owner}{how}: written at {writer}\n        and {access} at {other}")
             .expect("strings take all");
+    }
+    let interrupted =
+        on(outcomes, system).filter(|outcome| outcome.conflicts == 0 && !outcome.is_free()).count();
+    if interrupted > 0 {
+        writeln!(text, "{interrupted:6}  no line, but an interrupt").expect("strings take all");
     }
     text
 }
@@ -186,6 +194,21 @@ mod tests {
         assert_eq!(row("stat"), ["100.0", "50.0", "2"]);
         assert_eq!(row("open"), ["100.0", "0.0", "1"]);
         assert!(text.contains("     1  table: written at lock\n        and read at look_up"), "{text}");
+    }
+
+    #[test]
+    fn a_place_that_both_write_is_one_and_interrupts_are_told() {
+        let line = |writer: &str, other: &str| Contended {
+            writer: writer.to_owned(),
+            other: other.to_owned(),
+            both_write: true,
+            ..outcome("", ["open", "stat"], "linux", 1).lines.remove(0)
+        };
+        let test = |lines: Vec<Contended>| Outcome { lines, ..outcome("a", ["open", "stat"], "linux", 1) };
+        let alone = Outcome { interrupts: 2, ..outcome("c", ["open", "stat"], "linux", 0) };
+        let text = text(&[test(vec![line("lock", "count")]), test(vec![line("count", "lock")]), alone]);
+        assert!(text.contains("     2  table: written at lock\n        and written at count"), "{text}");
+        assert!(text.contains("     1  no line, but an interrupt"), "{text}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::sched;
 /// The most nodes of the tree that one piece of freeing it empties.
 const NODES: usize = 4;
 /// The words of the tree that are looked at between two pauses.
-const PIECE: u64 = 2048;
+pub(super) const PIECE: u64 = 2048;
 
 impl PageCache {
     /// Returns the frame of `page`, made if there is none.
@@ -83,7 +83,8 @@ impl PageCache {
     }
 
     /// Removes the pages from `first` up to `end` from the tree, and then invalidates their translations, in
-    /// pieces. The caller has begun a [`removal`](Self::removal) and holds no lock.
+    /// pieces. The caller has begun a [`removal`](Self::removal), unless the pages can be made again, and
+    /// holds no lock.
     pub(super) fn remove(&self, first: u64, end: u64, copies: Copies) {
         let mut from = first;
         while from < end {

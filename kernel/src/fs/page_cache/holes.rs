@@ -7,6 +7,7 @@ use percore::pin;
 use vm::Copies;
 
 use super::changing::Changing;
+use super::frames::PIECE;
 use super::{Kind, MAX_LEN, PAGE, PageCache, pages};
 use crate::mm::page_tree;
 use crate::sched;
@@ -41,7 +42,7 @@ impl PageCache {
         let found = match (&self.kind, data) {
             (Kind::Image(_), true) => at,
             (Kind::Image(_), false) => len,
-            (_, true) => self.pages.first(page..pages(len)).ok_or(Errno::ENXIO)? * PAGE as u64,
+            (_, true) => self.data(page, pages(len)).ok_or(Errno::ENXIO)? * PAGE as u64,
             (_, false) => self.hole(page, pages(len)) * PAGE as u64,
         };
         Ok(found.max(at).min(len))
@@ -63,14 +64,10 @@ impl PageCache {
 
     /// Drops the pages that lie in `len` bytes from `at` on, or in all bytes from there on if `len` is 0, if
     /// they can be made again. Those are the pages of the boot image, mapped or not. Pages of other files
-    /// have no place to be read from again, and stay. A killed task stops in between.
+    /// have no place to be read from again, and stay.
     pub fn discard(&self, at: u64, len: u64) {
-        const STEP: u64 = 512;
-        let (mut from, end) = (pages(at), self.whole_end(at, len));
-        let is_clean = matches!(self.kind, Kind::Image(_));
-        while let Some(page) = self.pages.first(from..end).filter(|_| is_clean && sched::pause()) {
-            from = (page + STEP).min(end);
-            self.drop_clean(page..from);
+        if let Kind::Image(_) = self.kind {
+            self.remove(pages(at), self.whole_end(at, len), Copies::Keep);
         }
     }
 
@@ -80,6 +77,19 @@ impl PageCache {
             Some(end) => end / PAGE as u64,
             None => pages(self.len()),
         }
+    }
+
+    /// Returns the first page from `page` up to `end` that has a frame. A killed task stops in between.
+    fn data(&self, mut page: u64, end: u64) -> Option<u64> {
+        while page < end && sched::pause() {
+            let to = self.pages.extent(page..end, PIECE);
+            let found = self.pages.first(page..to);
+            if found.is_some() {
+                return found;
+            }
+            page = to;
+        }
+        None
     }
 
     fn hole(&self, mut page: u64, end: u64) -> u64 {

@@ -151,6 +151,7 @@ fn main() {
     require(env::set_current_dir(&folder), "chdir");
     let cpus = require(cores::allowed(), "sched_getaffinity");
     let cpus = [cpus[0], *cpus.last().expect("there is a CPU")];
+    assert_ne!(cpus[0], cpus[1], "the two calls need two CPUs");
     require(cores::pin(cpus[0]), "sched_setaffinity");
     let lines: String = Mode::ALL.iter().map(|mode| run_all(*mode, &cases, repeats, cpus)).collect();
     say(lines.trim_end());
