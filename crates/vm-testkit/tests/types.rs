@@ -106,7 +106,7 @@ fn a_page_of_a_file_that_is_given_up_is_the_spaces_own_once_it_is_written() {
             world.map(pin, Placement::Fixed(PageNum::new(100)), 1, RW, Shows::Private(file, 0)).unwrap();
             world.load(pin, PageNum::new(100), 0).unwrap();
             world.machine.files.set_len(file, 0);
-            world.machine.files.drop_beyond(pin, &frames, file);
+            world.machine.files.drop_beyond(pin, frames, file);
         });
         world.machine.settle();
         assert_eq!(world.space.usage(), Usage { mapped: 1, own: 0, shown: 1 });
