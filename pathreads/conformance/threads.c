@@ -725,7 +725,25 @@ static void threads_follow_each_other_at_once(void) {
     SAY("%ld %ld\n", sum, returned);
 }
 
-RULES(RULE(a_thread_begins_with_what_its_maker_passes_on), RULE(threads_follow_each_other_at_once),
+// A thread leaves its stack for signals behind, which is memory of the next one then.
+static void *leave_stack(void *at) {
+    NEED(sigaltstack(&(stack_t){.ss_sp = at, .ss_size = 70 * page}, NULL) == 0);
+    memset(at, 7, 70 * page);
+    return NULL;
+}
+
+static void a_stack_for_signals_goes_after_its_thread(void) {
+    for (int i = 0; i < 100; i++) {
+        unsigned char *at = map_pages(70);
+        finish(start(leave_stack, at));
+        if (i % 2) memset(at, 8, 70 * page);
+        for (size_t k = 0; i % 2 && k < 70 * page; k++) NEED(at[k] == 8);
+        NEED(munmap(at, 70 * page) == 0);
+    }
+    SAY("gone\n");
+}
+
+RULES(RULE(a_stack_for_signals_goes_after_its_thread), RULE(a_thread_begins_with_what_its_maker_passes_on), RULE(threads_follow_each_other_at_once),
       RULE(rights_are_those_of_all_threads), RULE(a_crash_leaves_nothing_running), RULE(killing_any_thread_ends_all),
       RULE(many_threads_come_and_go), RULE(a_thread_returns_a_value), RULE(pthread_exit_gives_the_value),
       RULE(thread_local_variables_and_errno_are_each_ones_own), RULE(keys_are_destroyed_at_exit), RULE(stacks_are_shared),

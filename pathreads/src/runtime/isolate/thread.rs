@@ -251,6 +251,7 @@ pub extern "C" fn exit(frame: &mut Frame) -> Then {
         touch(word, 4);
     }
     let own = own_stack();
+    leave_signal_stack(frame);
     let waits = locked(|record| {
         if let Some((start, end)) = own {
             let _ = super::memory::remove(record, start, end);
@@ -268,6 +269,14 @@ pub extern "C" fn exit(frame: &mut Frame) -> Then {
         waiting::wait_for_next();
     }
     exit_thread(0)
+}
+
+/// Has requests answered on the runtime's stack. The program may free its own as soon as the thread has ended.
+fn leave_signal_stack(frame: &Frame) {
+    let is_programs = super::HAS_STACK.load(Ordering::Relaxed) != 0;
+    if is_programs && !super::is_signal_stack(frame.rsp) {
+        super::begin_stack();
+    }
 }
 
 /// The memory that this member has unmapped while it stood on it.
