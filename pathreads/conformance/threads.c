@@ -743,7 +743,49 @@ static void a_stack_for_signals_goes_after_its_thread(void) {
     SAY("gone\n");
 }
 
-RULES(RULE(a_stack_for_signals_goes_after_its_thread), RULE(a_thread_begins_with_what_its_maker_passes_on), RULE(threads_follow_each_other_at_once),
+// Each thread is sent a signal before it waits for one.
+static void *wait_for_signal(void *sum) {
+    sigset_t set;
+    int signal;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    NEED(sigwait(&set, &signal) == 0);
+    *(long *)sum += signal;
+    return NULL;
+}
+
+static void a_new_thread_gets_its_signals(void) {
+    sigset_t set;
+    long sum = 0;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    NEED(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
+    for (int i = 0; i < 100; i++) {
+        pthread_t thread = start(wait_for_signal, &sum);
+        NEED(pthread_kill(thread, SIGUSR1) == 0);
+        finish(thread);
+    }
+    SAY("%ld\n", sum);
+}
+
+// Memory goes at the moment at which the thread that has used it ends, and another begins.
+static void *use_memory(void *at) {
+    memset(at, 1, 70 * page);
+    return NULL;
+}
+
+static void memory_goes_as_its_thread_ends(void) {
+    for (int i = 0; i < 500; i++) {
+        unsigned char *at = map_pages(70);
+        finish(start(use_memory, at));
+        pthread_t next = i % 2 ? start(return_at_once, NULL) : 0;
+        NEED(munmap(at, 70 * page) == 0);
+        if (next) finish(next);
+    }
+    SAY("gone\n");
+}
+
+RULES(RULE(a_new_thread_gets_its_signals), RULE(memory_goes_as_its_thread_ends), RULE(a_stack_for_signals_goes_after_its_thread), RULE(a_thread_begins_with_what_its_maker_passes_on), RULE(threads_follow_each_other_at_once),
       RULE(rights_are_those_of_all_threads), RULE(a_crash_leaves_nothing_running), RULE(killing_any_thread_ends_all),
       RULE(many_threads_come_and_go), RULE(a_thread_returns_a_value), RULE(pthread_exit_gives_the_value),
       RULE(thread_local_variables_and_errno_are_each_ones_own), RULE(keys_are_destroyed_at_exit), RULE(stacks_are_shared),

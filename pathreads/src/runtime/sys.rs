@@ -41,6 +41,7 @@ pub mod nr {
     pub const EXECVE: u64 = 59;
     pub const EXIT: u64 = 60;
     pub const WAIT4: u64 = 61;
+    pub const KILL: u64 = 62;
     pub const FCNTL: u64 = 72;
     pub const FSYNC: u64 = 74;
     pub const FTRUNCATE: u64 = 77;
@@ -73,6 +74,7 @@ pub mod nr {
     pub const SETRLIMIT: u64 = 160;
     pub const GETTID: u64 = 186;
     pub const FGETXATTR: u64 = 193;
+    pub const TKILL: u64 = 200;
     pub const FUTEX: u64 = 202;
     pub const SCHED_SETAFFINITY: u64 = 203;
     pub const IO_SETUP: u64 = 206;

@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use abi::Errno;
 use pathreads::{RUNTIME_BASE, pointers};
 
-use super::{HAS_STACK, begin_stack, memory, refuse, sync, thread, touch, waiting};
+use super::{HAS_STACK, begin_stack, locked, memory, refuse, sync, thread, touch, waiting};
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
 use crate::sys::{Result, harmless, nr};
@@ -55,11 +55,14 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
         }
         nr::GETPID => Ok(thread::process()),
         nr::GETPPID => Ok(thread::parent()),
-        nr::TGKILL | nr::TGSIGQUEUEINFO if super::is_thread(b) && a == u64::from(super::leader()) => {
+        nr::TGKILL | nr::TGSIGQUEUEINFO
+            if a == u64::from(super::leader()) && super::member_of(b).is_some() =>
+        {
             sync();
             frame.call[1] = b;
-            return Some(Then::Perform);
+            return Some(send(frame, b));
         }
+        nr::TKILL | nr::KILL => return Some(send(frame, a)),
         nr::SET_TID_ADDRESS => Ok(thread::set_cleared(a)),
         nr::EXIT => return Some(stack::with(frame, thread::exit)),
         nr::EXIT_GROUP => return Some(stack::with(frame, thread::exit_all)),
@@ -102,6 +105,22 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
     };
     frame.rax = result.unwrap_or_else(Errno::to_result);
     Some(Then::Return)
+}
+
+/// Sends a signal. To another member it is sent under the lock, where that neither ends its thread nor becomes
+/// the next one. Not inlined, because Go makes calls with little stack.
+#[inline(never)]
+fn send(frame: &mut Frame, thread: u64) -> Then {
+    if matches!(super::member_of(thread), None | Some(0)) || thread == u64::from(super::own_thread()) {
+        return Then::Perform;
+    }
+    super::prepare_stack();
+    let [number, a, b, c, d, ..] = frame.call;
+    let sent = locked(|_| {
+        if super::is_thread(thread) { harmless!(number, a, b, c, d) } else { Err(Errno::ESRCH) }
+    });
+    frame.rax = sent.unwrap_or_else(Errno::to_result);
+    Then::Return
 }
 
 /// The frame of a call that is being prepared, or 0.

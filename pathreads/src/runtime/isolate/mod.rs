@@ -295,7 +295,7 @@ fn member_of(thread: u64) -> Option<usize> {
 
 /// Returns whether a number in Linux is that of a thread of the program.
 fn is_thread(thread: u64) -> bool {
-    member_of(thread).is_some_and(|member| waiting::is_thread(&control().members[member]))
+    member_of(thread).is_some_and(|member| waiting::has_number(&control().members[member]))
 }
 
 /// Returns the number that the program knows the sender of a signal by.

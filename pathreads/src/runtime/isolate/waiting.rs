@@ -11,11 +11,12 @@
 //!
 //! 1. *A waiting member answers requests*, because it has mappings. It leaves after the first one, or after
 //!    [`LONGEST_WAIT`], so those that unmap memory do not ask it again and again.
-//! 2. *It is no thread of the program.* Signals are not sent to it. The last thread executes a program, or
-//!    ends, when those that wait have left ([`dismiss`]).
+//! 2. *It is no thread of the program.* Signals are sent to another member under the lock, and only to one that
+//!    is a thread or ready ([`has_number`]). Those that the ended thread has left are dropped under
+//!    the same lock as the member begins to wait. The last thread executes a program, or ends, when those that wait have left ([`dismiss`]).
 //! 3. *A new thread finds the state that its maker would pass on.* Members that have changed what Linux keeps
 //!    for a thread do not wait, and do not use one that does ([`note_call`]): its priority, name, CPUs,
-//!    limits, timers, children. Rounding modes are passed on, and pending signals are dropped.
+//!    limits, timers, children. Rounding modes are passed on.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +24,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use pathreads::record::MOST_MEMBERS;
 use pathreads::{RUNTIME_BASE, RUNTIME_END};
 
-use super::{MILLISECOND, Member, control, locked, me, wait, wake};
+use super::{MILLISECOND, Member, NEVER_BLOCKED, control, locked, me, wait, wake};
 use crate::entry::{self, Frame};
 use crate::sys::{self, harmless, nr};
 use crate::user;
@@ -112,6 +113,12 @@ pub(super) fn is_thread(member: &Member) -> bool {
     matches!(member.stage.load(Ordering::Relaxed), THREAD | CLAIMED | READY)
 }
 
+/// Returns whether a member is the thread that its number names. While it is claimed, the number is still the
+/// ended thread's.
+pub(super) fn has_number(member: &Member) -> bool {
+    matches!(member.stage.load(Ordering::Relaxed), THREAD | READY)
+}
+
 /// Has this member wait, if it may. The lock is held, and its thread has ended. It must stand on a stack of
 /// the runtime, because others may unmap the thread's.
 pub fn begin() -> bool {
@@ -124,6 +131,8 @@ pub fn begin() -> bool {
         && control().members.iter().filter(is_waiting).count() < MOST;
     if may {
         control().members[me()].stage.store(WAITING, Ordering::Relaxed);
+        // Another member may claim this one as soon as the lock is released, and send signals to its next thread.
+        drop_signals();
     }
     may
 }
@@ -203,7 +212,6 @@ pub fn wait_for_next() -> ! {
 
 fn become_thread(next: Next) -> ! {
     const ARCH_SET_FS: u64 = 0x1002;
-    drop_signals();
     set_modes(next.modes);
     if next.local != 0 {
         let _ = harmless!(nr::ARCH_PRCTL, ARCH_SET_FS, next.local);
@@ -217,10 +225,11 @@ fn become_thread(next: Next) -> ! {
     unsafe { entry::resume_child(next.frame) }
 }
 
-/// Drops the signals that were sent to the thread before.
+/// Drops the signals that were sent to the thread that has ended. It leaves those by which members work: the
+/// kernel would take the signal of a request, too, although it is not blocked.
 fn drop_signals() {
-    let (all, none) = (u64::MAX, [0_u64; 2]);
-    let arguments = [&raw const all as u64, 0, none.as_ptr() as u64, 8];
+    let (dropped, none) = (!NEVER_BLOCKED, [0_u64; 2]);
+    let arguments = [&raw const dropped as u64, 0, none.as_ptr() as u64, 8];
     // SAFETY: the kernel reads these words only.
     while unsafe { sys::call(nr::SIGTIMEDWAIT, arguments) }.is_ok() {}
 }
