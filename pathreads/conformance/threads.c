@@ -686,6 +686,9 @@ static void *say_state(void *with) {
     SAY("%s %u %d%d %d%d %d %d %d\n", name, rounding(), sigismember(&blocked, SIGUSR1), sigismember(&blocked, SIGHUP),
         sigismember(&waiting, SIGUSR1), sigismember(&waiting, SIGUSR2), getpriority(PRIO_PROCESS, gettid()),
         stack.ss_flags, errno);
+    cpu_set_t cpus;
+    NEED(sched_getaffinity(0, sizeof cpus, &cpus) == 0);
+    if (with) SAY("%d\n", CPU_EQUAL(&cpus, (cpu_set_t *)with));
     return with;
 }
 
@@ -785,7 +788,54 @@ static void memory_goes_as_its_thread_ends(void) {
     SAY("gone\n");
 }
 
-RULES(RULE(a_new_thread_gets_its_signals), RULE(memory_goes_as_its_thread_ends), RULE(a_stack_for_signals_goes_after_its_thread), RULE(a_thread_begins_with_what_its_maker_passes_on), RULE(threads_follow_each_other_at_once),
+// A thread is changed by another one, and ends. The next one has what its own maker has.
+static sem_t is_there, is_changed;
+static volatile pid_t changed_thread;
+
+static void *be_changed(void *with) {
+    changed_thread = gettid();
+    sem_post(&is_there);
+    sem_wait(&is_changed);
+    return with;
+}
+
+static void *change_it(void *is_cpus) {
+    cpu_set_t cpus;
+    NEED(sched_getaffinity(0, sizeof cpus, &cpus) == 0);
+    for (int cpu = 0, left = CPU_COUNT(&cpus); left > 1; cpu++) {
+        if (CPU_ISSET(cpu, &cpus)) CPU_CLR(cpu, &cpus), left--;
+    }
+    if (is_cpus) {
+        NEED(sched_setaffinity(changed_thread, sizeof cpus, &cpus) == 0);
+    } else {
+        NEED(setpriority(PRIO_PROCESS, changed_thread, 19) == 0);
+    }
+    return NULL;
+}
+
+static void a_change_of_one_thread_is_not_the_next_ones(void) {
+    cpu_set_t all;
+    NEED(sched_getaffinity(0, sizeof all, &all) == 0);
+    for (intptr_t is_cpus = 0; is_cpus < 2; is_cpus++) {
+        fflush(stdout);
+        pid_t child = fork();
+        NEED(child >= 0);
+        if (child == 0) {
+            NEED(sem_init(&is_there, 0, 0) == 0 && sem_init(&is_changed, 0, 0) == 0);
+            pthread_t thread = start(be_changed, NULL);
+            sem_wait(&is_there);
+            finish(start(change_it, (void *)is_cpus));
+            sem_post(&is_changed);
+            finish(thread);
+            finish(start(say_state, &all));
+            fflush(stdout);
+            _exit(0);
+        }
+        say_end("child", child);
+    }
+}
+
+RULES(RULE(a_change_of_one_thread_is_not_the_next_ones), RULE(a_new_thread_gets_its_signals), RULE(memory_goes_as_its_thread_ends), RULE(a_stack_for_signals_goes_after_its_thread), RULE(a_thread_begins_with_what_its_maker_passes_on), RULE(threads_follow_each_other_at_once),
       RULE(rights_are_those_of_all_threads), RULE(a_crash_leaves_nothing_running), RULE(killing_any_thread_ends_all),
       RULE(many_threads_come_and_go), RULE(a_thread_returns_a_value), RULE(pthread_exit_gives_the_value),
       RULE(thread_local_variables_and_errno_are_each_ones_own), RULE(keys_are_destroyed_at_exit), RULE(stacks_are_shared),

@@ -72,6 +72,8 @@ pub mod nr {
     pub const PRCTL: u64 = 157;
     pub const ARCH_PRCTL: u64 = 158;
     pub const SETRLIMIT: u64 = 160;
+    pub const IOPL: u64 = 172;
+    pub const IOPERM: u64 = 173;
     pub const GETTID: u64 = 186;
     pub const FGETXATTR: u64 = 193;
     pub const TKILL: u64 = 200;
@@ -85,6 +87,8 @@ pub mod nr {
     pub const TGKILL: u64 = 234;
     pub const MBIND: u64 = 237;
     pub const SET_MEMPOLICY: u64 = 238;
+    pub const ADD_KEY: u64 = 248;
+    pub const REQUEST_KEY: u64 = 249;
     pub const KEYCTL: u64 = 250;
     pub const IOPRIO_SET: u64 = 251;
     pub const OPENAT: u64 = 257;
@@ -99,6 +103,7 @@ pub mod nr {
     pub const FALLOCATE: u64 = 285;
     pub const DUP3: u64 = 292;
     pub const TGSIGQUEUEINFO: u64 = 297;
+    pub const PERF_EVENT_OPEN: u64 = 298;
     pub const PRLIMIT64: u64 = 302;
     pub const SETNS: u64 = 308;
     pub const SCHED_SETATTR: u64 = 314;
@@ -119,10 +124,12 @@ pub mod nr {
     pub const CLONE3: u64 = 435;
     pub const CLOSE_RANGE: u64 = 436;
     pub const EPOLL_PWAIT2: u64 = 441;
+    pub const LANDLOCK_RESTRICT_SELF: u64 = 446;
     pub const FUTEX_WAITV: u64 = 449;
     pub const FUTEX_WAKE: u64 = 454;
     pub const FUTEX_WAIT: u64 = 455;
     pub const FUTEX_REQUEUE: u64 = 456;
+    pub const LSM_SET_SELF_ATTR: u64 = 460;
     pub const MSEAL: u64 = 462;
 }
 

@@ -97,7 +97,7 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
         _ => match refused(number, a) {
             Some(name) => Err(refuse(name)),
             None => {
-                waiting::note_call(number, a);
+                waiting::note_call(number, a, b);
                 preparing(frame, prepare);
                 return None;
             }
@@ -237,6 +237,7 @@ extern "C" fn set_limit(frame: &mut Frame) -> Then {
     let (kind, new) = if number == nr::SETRLIMIT { (a, b) } else { (b, c) };
     if new != 0 {
         waiting::note_passed_state();
+        waiting::note_state_of(if number == nr::PRLIMIT64 { a } else { 0 });
     }
     if kind == super::RLIMIT_FSIZE && new != 0 && user::words::<1>(new) != Ok([u64::MAX]) {
         frame.rax = refuse(b"a limit of the size of files").to_result();
@@ -280,10 +281,27 @@ fn close_range(frame: &mut Frame) -> Option<Then> {
     Some(Then::Perform)
 }
 
+const REGISTER_GLOBAL_EXPEDITED: u64 = 4;
+
+/// Has this member take part in the barriers of others.
+pub fn register() -> Result {
+    harmless!(nr::MEMBARRIER, REGISTER_GLOBAL_EXPEDITED, 0, 0)
+}
+
+/// Does so in all members, as the call does for a process. A new member inherits it.
+#[inline(never)]
+fn register_all() -> Result {
+    super::prepare_stack();
+    locked(|_| {
+        let registered = register();
+        super::request(super::others(), super::Request::Register);
+        registered
+    })
+}
+
 /// Makes a barrier of one process one of all that asked for it.
 fn membarrier(command: u64, flags: u64, cpu: u64) -> Result {
     const GLOBAL_EXPEDITED: u64 = 2;
-    const REGISTER_GLOBAL_EXPEDITED: u64 = 4;
     const PRIVATE_EXPEDITED: u64 = 8;
     const REGISTER_PRIVATE_EXPEDITED: u64 = 16;
     const KNOWN: u64 = 31;
@@ -292,7 +310,7 @@ fn membarrier(command: u64, flags: u64, cpu: u64) -> Result {
     }
     let command = match command {
         PRIVATE_EXPEDITED => GLOBAL_EXPEDITED,
-        REGISTER_PRIVATE_EXPEDITED => REGISTER_GLOBAL_EXPEDITED,
+        REGISTER_PRIVATE_EXPEDITED | REGISTER_GLOBAL_EXPEDITED => return register_all(),
         other if other & !KNOWN != 0 => return Err(Errno::EINVAL),
         other => other,
     };

@@ -94,6 +94,8 @@ pub enum Request {
     Act { signal: u64, action: [u64; 4] },
     /// Answer, and wait while `stops` has this value.
     Stop { value: u32 },
+    /// Take part in the barriers of other processes.
+    Register,
 }
 
 /// The control area, which all members share.
@@ -127,6 +129,8 @@ struct Control {
     members: [Member; MOST_MEMBERS],
     /// No member had a higher number.
     most: AtomicU32,
+    /// Whether a thread has changed what Linux keeps for another one: no member waits from then on.
+    is_reuse_over: AtomicBool,
     /// The call of a member that executes a program.
     executed: UnsafeCell<entry::Frame>,
     /// Written under the lock, and read by members that are asked.
@@ -514,6 +518,9 @@ fn serve() {
         Request::Act { signal, action } if is_member() => sigaction::set_here(signal, action),
         Request::Act { signal, action } => note_action(signal, action),
         Request::Stop { .. } => {}
+        Request::Register => {
+            let _ = calls::register();
+        }
     }
     pending.store(0, Ordering::Release);
     wake(pending);

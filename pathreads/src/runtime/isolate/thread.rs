@@ -160,6 +160,16 @@ pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
         let next = Next::new(frame, local, cleared, word_if(CLONE_CHILD_SETTID, childs_word));
         return waiting::hand_over(member, next, word_if(CLONE_PARENT_SETTID, parents_word));
     }
+    let result = make_new(&call, cleared, frame);
+    if Errno::from_result(result) == Some(Errno::EAGAIN) && waiting::dismiss() {
+        // Those that waited have left their places.
+        return make_new(&call, cleared, frame);
+    }
+    result
+}
+
+/// Makes a member by a call.
+fn make_new(call: &[u64; 7], cleared: u64, frame: *mut Frame) -> u64 {
     locked(|record| {
         blocks::settle_own(record);
         let is_free = |member: &usize| control().members[*member].thread.load(Ordering::Relaxed) == 0;
@@ -176,7 +186,7 @@ pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
         let own = super::ME.swap(member, Ordering::Relaxed);
         // SAFETY: the frame is the child's alone. All signals are blocked but those that the runtime works
         // by.
-        let result = super::with_own_stack(|| unsafe { entry::spawn_child(frame, &raw const call) });
+        let result = super::with_own_stack(|| unsafe { entry::spawn_child(frame, call) });
         super::ME.store(own, Ordering::Relaxed);
         let Ok(result) = result else {
             return refuse(b"a thread made by a handler on a stack of the program").to_result();
@@ -321,6 +331,7 @@ fn leave_leader(word: u64, status: u64) -> ! {
     LEFT_STATUS.store(status, Ordering::Relaxed);
     // Release pairs with the acquire in `watch`.
     control().ending.fetch_or(LEADER_LEFT, Ordering::Release);
+    waiting::dismiss();
     begin_watcher();
     control().made.fetch_add(1, Ordering::Relaxed);
     wake(&control().made);
@@ -379,7 +390,14 @@ fn end_robust_list() {
     if harmless!(nr::GET_ROBUST_LIST, 0, head_at, length_at).is_err() || head == 0 {
         return;
     }
-    let Ok([mut entry, offset, pending]) = user::words::<3>(head) else { return };
+    if let Ok(words) = user::words(head) {
+        end_mutexes(head, words);
+    }
+    let _ = harmless!(nr::SET_ROBUST_LIST, 0, 24);
+}
+
+/// Marks the mutexes of a list.
+fn end_mutexes(head: u64, [mut entry, offset, pending]: [u64; 3]) {
     let mut most = 2048;
     while entry & !1 != head && most > 0 {
         let next = user::words::<1>(entry & !1);
@@ -393,7 +411,6 @@ fn end_robust_list() {
     if pending != 0 {
         end_mutex((pending & !1).wrapping_add(offset));
     }
-    let _ = harmless!(nr::SET_ROBUST_LIST, 0, 24);
 }
 
 /// Marks a mutex if this member owns it, and wakes one that waits.

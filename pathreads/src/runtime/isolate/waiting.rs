@@ -16,7 +16,7 @@
 //!    the same lock as the member begins to wait. The last thread executes a program, or ends, when those that wait have left ([`dismiss`]).
 //! 3. *A new thread finds the state that its maker would pass on.* Members that have changed what Linux keeps
 //!    for a thread do not wait, and do not use one that does ([`note_call`]): its priority, name, CPUs,
-//!    limits, timers, children. Rounding modes are passed on.
+//!    limits, timers, children. When a thread changes that for another one, no member waits any more. Rounding modes are passed on.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -65,11 +65,12 @@ static PASSES_STATE: AtomicBool = AtomicBool::new(false);
 /// Notes a call, which may change what Linux keeps for a thread. Not inlined, because Go makes calls with
 /// little stack.
 #[inline(never)]
-pub fn note_call(number: u64, first: u64) {
+pub fn note_call(number: u64, first: u64, second: u64) {
     const PR_SET_VMA: u64 = 0x5356_4d41;
     if matches!(number, nr::ALARM | nr::SETITIMER | nr::TIMER_CREATE | nr::PTRACE) {
         note_own_state();
     }
+    note_named(number, first, second);
     let passes = matches!(
         number,
         nr::SETPRIORITY
@@ -84,11 +85,50 @@ pub fn note_call(number: u64, first: u64) {
             | nr::CAPSET
             | nr::SET_MEMPOLICY
             | nr::KEYCTL
+            | nr::ADD_KEY
+            | nr::REQUEST_KEY
+            | nr::IOPL
+            | nr::IOPERM
+            | nr::PERF_EVENT_OPEN
+            | nr::LANDLOCK_RESTRICT_SELF
+            | nr::LSM_SET_SELF_ATTR
             | nr::SETUID..=nr::SETGID
             | nr::SETREUID..=nr::SETFSGID
     );
-    if passes || number == nr::PRCTL && first != PR_SET_VMA {
+    let changes_processor = number == nr::ARCH_PRCTL && !ARCH_HARMLESS.contains(&first);
+    if passes || changes_processor || number == nr::PRCTL && first != PR_SET_VMA {
         note_passed_state();
+    }
+}
+
+/// The functions of `arch_prctl` that read, and the one that sets the base of thread-local memory. That is set for
+/// each thread. Those about shadow stacks are what a C library asks at its start.
+const ARCH_HARMLESS: [u64; 8] = [ARCH_SET_FS, 0x1003, 0x1004, 0x1011, 0x1021, 0x1022, 0x3001, 0x5005];
+
+const ARCH_SET_FS: u64 = 0x1002;
+
+/// Notes a call that changes how another thread is scheduled, or several. From then on no member waits: it would
+/// pass this on, and a thread that it becomes would not have what its maker has.
+fn note_named(number: u64, first: u64, second: u64) {
+    const ONE_PROCESS: u64 = 0;
+    const ONE_FOR_INPUT: u64 = 1;
+    let named = match number {
+        nr::SCHED_SETPARAM | nr::SCHED_SETSCHEDULER | nr::SCHED_SETAFFINITY | nr::SCHED_SETATTR => first,
+        nr::SETPRIORITY if first == ONE_PROCESS => second,
+        nr::IOPRIO_SET if first == ONE_FOR_INPUT => second,
+        nr::SETPRIORITY | nr::IOPRIO_SET => u64::MAX,
+        _ => return,
+    };
+    note_state_of(named);
+}
+
+/// Notes that a thread changes what Linux keeps for the one with this number, or for itself if that is 0.
+pub fn note_state_of(thread: u64) {
+    let is_own = thread as u32 == control().members[me()].thread.load(Ordering::Relaxed);
+    if thread != 0 && !is_own {
+        // Before the change. The flag is read under the lock.
+        super::prepare_stack();
+        locked(|_| control().is_reuse_over.store(true, Ordering::Relaxed));
     }
 }
 
@@ -128,6 +168,7 @@ pub fn begin() -> bool {
     let may = is_runtimes
         && !HAS_STATE.load(Ordering::Relaxed)
         && control().ending.load(Ordering::Relaxed) == 0
+        && !control().is_reuse_over.load(Ordering::Relaxed)
         && control().members.iter().filter(is_waiting).count() < MOST;
     if may {
         control().members[me()].stage.store(WAITING, Ordering::Relaxed);
@@ -139,7 +180,7 @@ pub fn begin() -> bool {
 
 /// Claims a member that waits. The lock is held.
 pub fn claim() -> Option<usize> {
-    if PASSES_STATE.load(Ordering::Relaxed) {
+    if PASSES_STATE.load(Ordering::Relaxed) || control().is_reuse_over.load(Ordering::Relaxed) {
         return None;
     }
     (1..MOST_MEMBERS).find(|member| change(*member, WAITING, CLAIMED))
@@ -211,7 +252,6 @@ pub fn wait_for_next() -> ! {
 }
 
 fn become_thread(next: Next) -> ! {
-    const ARCH_SET_FS: u64 = 0x1002;
     set_modes(next.modes);
     if next.local != 0 {
         let _ = harmless!(nr::ARCH_PRCTL, ARCH_SET_FS, next.local);
@@ -241,11 +281,13 @@ fn leave() -> ! {
     }
 }
 
-/// Has all members leave that wait, and returns when they have.
-pub fn dismiss() {
-    if control().members.iter().any(|member| member.stage.load(Ordering::Relaxed) == WAITING) {
+/// Has all members leave that wait, and returns when they have. Returns whether there were any.
+pub fn dismiss() -> bool {
+    let is_any = control().members.iter().any(|member| member.stage.load(Ordering::Relaxed) == WAITING);
+    if is_any {
         dismiss_all();
     }
+    is_any
 }
 
 #[inline(never)]
