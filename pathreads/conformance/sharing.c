@@ -2,6 +2,8 @@
 // told from others in these cases.
 #include "rule.h"
 
+#include <sys/utsname.h>
+
 #define REGIONS 200
 
 static unsigned char *regions[REGIONS];
@@ -700,7 +702,59 @@ static void memory_goes_from_hand_to_hand(void) {
     SAY("handed on\n");
 }
 
-RULES(RULE(memory_outlives_its_thread), RULE(no_thread_reads_what_is_unmapped), RULE(a_place_that_was_unmapped_may_be_taken),
+// A thread that has all memory mapped makes a call with what another one has mapped and a third has used since.
+static unsigned char *handed_on;
+static sem_t turn_to_map, turn_to_use;
+
+static void *return_it(void *with) {
+    return with;
+}
+
+static void *map_and_hand_on(void *with) {
+    for (int i = 0; i < 20; i++) {
+        NEED(munmap(map_pages(50), 50 * page) == 0);
+        sem_post(&ready);
+        sem_wait(&turn_to_map);
+        handed_on = map_pages(50);
+        handed_on[0] = (unsigned char)i;
+        if (i % 2) finish(start(return_it, NULL));
+        sem_post(i % 2 ? &ready : &turn_to_use);
+        sem_wait(&turn_to_map);
+        NEED(munmap(handed_on, 50 * page) == 0);
+    }
+    return with;
+}
+
+static void *use_by_turns(void *with) {
+    for (int i = 0; i < 10; i++) {
+        sem_wait(&turn_to_use);
+        handed_on[1] = 9;
+        sem_post(&ready);
+    }
+    return with;
+}
+
+static void a_call_takes_what_others_have_handed_on(void) {
+    int ends[2];
+    struct utsname name;
+    unsigned char seen[2];
+    begin();
+    NEED(pipe(ends) == 0 && sem_init(&turn_to_map, 0, 0) == 0 && sem_init(&turn_to_use, 0, 0) == 0);
+    pthread_t threads[2] = {start(use_by_turns, NULL), start(map_and_hand_on, NULL)};
+    for (int i = 0; i < 20; i++) {
+        sem_wait(&ready);
+        NEED(uname(&name) == 0);
+        sem_post(&turn_to_map);
+        sem_wait(&ready);
+        NEED(write(ends[1], handed_on, 2) == 2 && read(ends[0], seen, 2) == 2);
+        NEED(seen[0] == i && seen[1] == (i % 2 ? 0 : 9));
+        sem_post(&turn_to_map);
+    }
+    for (int i = 0; i < 2; i++) finish(threads[i]);
+    SAY("handed on\n");
+}
+
+RULES(RULE(a_call_takes_what_others_have_handed_on), RULE(memory_outlives_its_thread), RULE(no_thread_reads_what_is_unmapped), RULE(a_place_that_was_unmapped_may_be_taken),
       RULE(any_thread_may_change_what_another_has), RULE(a_child_has_what_any_thread_mapped),
       RULE(a_new_thread_has_what_its_maker_has), RULE(threads_that_map_may_be_killed), RULE(memory_goes_from_hand_to_hand),
       RULE(any_action_may_be_set), RULE(a_handler_keeps_its_stack), RULE(a_thread_that_blocks_all_gives_memory_up),

@@ -227,8 +227,8 @@ fn block_of(region: &Region) -> Option<Block> {
     Block::at(region.start).filter(|block| control().blocks.state(*block) != State::Ordinary)
 }
 
-/// Returns whether a region is the program's. A block that is used becomes ordinary, so that another member
-/// can map it. The lock is held.
+/// Returns whether a region is the program's. A block that is used becomes ordinary, so that this member can
+/// map it, and does so at once. Others that had everything mapped lack it from then on. The lock is held.
 pub fn is_open(region: &Region) -> bool {
     region.start < START || open(region.start)
 }
@@ -239,7 +239,12 @@ pub fn is_open(region: &Region) -> bool {
 fn open(start: u64) -> bool {
     Block::at(start).is_none_or(|block| {
         let blocks = &control().blocks;
-        blocks.change(block, State::Used, State::Ordinary) || blocks.state(block) == State::Ordinary
+        if blocks.state(block) == State::Used {
+            // Before the state changes: see `touch`.
+            super::announce();
+            blocks.change(block, State::Used, State::Ordinary);
+        }
+        blocks.state(block) == State::Ordinary
     })
 }
 
@@ -259,9 +264,13 @@ pub fn settle(record: &mut Record, start: u64, end: u64) -> Result<()> {
     let mut at = start;
     while let Some(region) = record.touched(at, end).first().copied() {
         at = region.end;
-        if let Some(block) = block_of(&region)
-            && matches!(control().blocks.end(block), State::Kept | State::Busy)
-        {
+        let Some(block) = block_of(&region) else { continue };
+        // Before the state changes: see `touch`. The block's own member has it mapped.
+        match block.member == me() {
+            true => super::announce(),
+            false => _ = super::announce_to_all(),
+        }
+        if matches!(control().blocks.end(block), State::Kept | State::Busy) {
             memory::remove(record, region.start, region.end)?;
         }
     }

@@ -157,6 +157,9 @@ static MEMORY: AtomicU64 = AtomicU64::new(0);
 /// The version up to which this member has all that is recorded.
 static SYNCED: AtomicU64 = AtomicU64::new(0);
 
+/// No version.
+const NEVER: u64 = u64::MAX;
+
 /// Returns whether threads get address spaces of their own.
 pub fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed) != 0
@@ -603,7 +606,8 @@ fn map_here(region: &Region) -> Result {
 
 /// Maps a region here, and notes that.
 fn take(region: &mut Region) -> Result {
-    let mapped = map_here(region)?;
+    // A block that was made ordinary for this member was counted as mapped here.
+    let mapped = map_here(region).inspect_err(|_| SYNCED.store(NEVER, Ordering::Relaxed))?;
     region.holders = region.holders.with(me());
     region.current = region.current.with(me());
     Ok(mapped)
@@ -677,8 +681,12 @@ fn is_synced() -> bool {
 /// Maps the regions of a range that this member does not have as recorded.
 #[inline(always)]
 pub fn touch(start: u64, length: u64) {
-    let has_it =
-        if is_synced() { !blocks::may_be_others(start, length) } else { is_remembered(start, length) };
+    // The version is read after the states of blocks: it is increased before one becomes ordinary.
+    let has_it = if is_synced() {
+        !blocks::may_be_others(start, length) && is_synced()
+    } else {
+        is_remembered(start, length)
+    };
     if !has_it {
         map_range(start, length);
     }
@@ -704,7 +712,7 @@ struct Remembered {
 }
 
 static REMEMBERED: [Remembered; 4] = [const {
-    Remembered { version: AtomicU64::new(u64::MAX), start: AtomicU64::new(0), end: AtomicU64::new(0) }
+    Remembered { version: AtomicU64::new(NEVER), start: AtomicU64::new(0), end: AtomicU64::new(0) }
 }; 4];
 
 /// The one that is replaced next.
@@ -739,13 +747,20 @@ fn touch_in(record: &mut Record, start: u64, end: u64) {
     }
 }
 
-/// Notes that members may have less than is recorded. The lock is held. This member has what changed.
+/// Notes that members may have less than is recorded. The lock is held. This member has what changed, or
+/// maps it before the lock is released.
 fn announce() {
-    let version = control().version.load(Ordering::Relaxed);
-    control().version.store(version + 1, Ordering::Release);
+    let version = announce_to_all();
     if SYNCED.load(Ordering::Relaxed) == version {
         SYNCED.store(version + 1, Ordering::Relaxed);
     }
+}
+
+/// Notes that members may have less than is recorded, this one included. Returns the version before.
+fn announce_to_all() -> u64 {
+    let version = control().version.load(Ordering::Relaxed);
+    control().version.store(version + 1, Ordering::Release);
+    version
 }
 
 /// Sets the action of a signal here, by `exchange`, and in all other members. Both happen under the lock, so
