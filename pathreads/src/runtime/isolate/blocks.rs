@@ -30,7 +30,7 @@ const LOOKED_AT: usize = 4;
 const WORDS: usize = SLOTS / 64;
 
 /// The slots of each size that this member has kept. They are hints: another member may have made a block
-/// ordinary. The one who clears a bit subtracts from `KEPT_BYTES`.
+/// ordinary. Setting a bit adds to `KEPT_BYTES`, and clearing it subtracts.
 static KEPT: [[AtomicU64; WORDS]; MOST_PAGES as usize] =
     [const { [const { AtomicU64::new(0) }; WORDS] }; MOST_PAGES as usize];
 
@@ -45,9 +45,14 @@ static SEEN: [AtomicU32; MOST_MEMBERS] = [const { AtomicU32::new(0) }; MOST_MEMB
 
 /// Begins a member or a process, whose maker's blocks are not its own.
 pub fn begin() {
+    forget_kept();
+    IS_ASKED.store(false, Ordering::Relaxed);
+}
+
+/// Forgets which blocks are kept: none is.
+fn forget_kept() {
     KEPT.iter().flatten().for_each(|word| word.store(0, Ordering::Relaxed));
     KEPT_BYTES.store(0, Ordering::Relaxed);
-    IS_ASKED.store(false, Ordering::Relaxed);
 }
 
 /// Serves a call that maps or unmaps a block of this member. Returns its result.
@@ -120,8 +125,11 @@ fn unmap(at: u64, length: u64) -> bool {
 
 /// Notes a block that is kept.
 fn keep(block: Block) {
-    KEPT_BYTES.fetch_add(block.length(), Ordering::Relaxed);
-    KEPT[block.pages as usize - 1][block.slot / 64].fetch_or(1 << (block.slot % 64), Ordering::Relaxed);
+    let (word, bit) = (&KEPT[block.pages as usize - 1][block.slot / 64], 1 << (block.slot % 64));
+    // The bit stays set when another member makes a block ordinary that was kept.
+    if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+        KEPT_BYTES.fetch_add(block.length(), Ordering::Relaxed);
+    }
 }
 
 /// Takes a block of those that are kept.
@@ -136,7 +144,9 @@ fn take(pages: u64) -> Option<Block> {
             // A handler may have taken it.
             if word.fetch_and(!(1 << bit), Ordering::Relaxed) >> bit & 1 != 0 {
                 let block = Block { member: me(), pages, slot: index * 64 + bit };
-                KEPT_BYTES.fetch_sub(block.length(), Ordering::Relaxed);
+                // A handler that has made a thread may have forgotten all.
+                let less = |bytes: u64| Some(bytes.saturating_sub(block.length()));
+                let _ = KEPT_BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
                 return Some(block);
             }
         }
@@ -280,7 +290,9 @@ pub fn settle(record: &mut Record, start: u64, end: u64) -> Result<()> {
 /// Makes all blocks of this member ordinary: it makes another that has the same mapped, or ends.
 pub fn settle_own(record: &mut Record) {
     let (start, end) = part(me());
-    let _ = settle(record, start, end);
+    if settle(record, start, end).is_ok() {
+        forget_kept();
+    }
 }
 
 /// Returns whether a range may have memory that another member alone has mapped.
