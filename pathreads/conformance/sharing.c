@@ -754,7 +754,40 @@ static void a_call_takes_what_others_have_handed_on(void) {
     SAY("handed on\n");
 }
 
-RULES(RULE(a_call_takes_what_others_have_handed_on), RULE(memory_outlives_its_thread), RULE(no_thread_reads_what_is_unmapped), RULE(a_place_that_was_unmapped_may_be_taken),
+// Mappings that the program places beside others, if that is free, which are unmapped one by one.
+static void *see_unmapped(void *at) {
+    NEED(!is_readable(at));
+    return NULL;
+}
+
+static unsigned char *place(unsigned char *wanted, int flags) {
+    unsigned char *at = mmap(wanted, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    if (at == MAP_FAILED) at = map_pages(1);
+    memset(at, 5, page);
+    return at;
+}
+
+static void neighbours_are_unmapped_one_by_one(void) {
+    unsigned char present;
+    finish(start(return_it, NULL));
+    for (int i = 0; i < 16; i++) {
+        unsigned char *at = map_pages(1);
+        at[0] = 4;
+        unsigned char *other = place(i % 2 ? at + page : at - page, i < 8 ? 0 : MAP_FIXED_NOREPLACE);
+        NEED(munmap(at, page) == 0 && !is_readable(at));
+        if (i & 2) NEED(mprotect(other, page, PROT_READ) == 0 && mincore(other, page, &present) == 0);
+        if (i & 4) finish(start(see_unmapped, at));
+        NEED(other[0] == 5 && other[page - 1] == 5 && !is_readable(at));
+        fflush(stdout);
+        pid_t child = fork();
+        NEED(child >= 0);
+        if (child == 0) _exit(other[0] + other[page - 1] + is_readable(at));
+        say_end("child", child);
+        NEED(munmap(other, page) == 0 && !is_readable(other));
+    }
+}
+
+RULES(RULE(neighbours_are_unmapped_one_by_one), RULE(a_call_takes_what_others_have_handed_on), RULE(memory_outlives_its_thread), RULE(no_thread_reads_what_is_unmapped), RULE(a_place_that_was_unmapped_may_be_taken),
       RULE(any_thread_may_change_what_another_has), RULE(a_child_has_what_any_thread_mapped),
       RULE(a_new_thread_has_what_its_maker_has), RULE(threads_that_map_may_be_killed), RULE(memory_goes_from_hand_to_hand),
       RULE(any_action_may_be_set), RULE(a_handler_keeps_its_stack), RULE(a_thread_that_blocks_all_gives_memory_up),

@@ -27,11 +27,12 @@ const NOT_ISOLATED: [(&str, &str); 6] = [
 ];
 
 /// Rules that hold where no unmapped memory is accessible: with the pool some is, for a while.
-const STRICT: [&str; 4] = [
+const STRICT: [&str; 5] = [
     "memory_outlives_its_thread",
     "no_thread_reads_what_is_unmapped",
     "a_child_has_what_any_thread_mapped",
     "a_new_thread_has_what_its_maker_has",
+    "neighbours_are_unmapped_one_by_one",
 ];
 
 /// Runs a rule with threads in address spaces of their own, if it should hold there: as it is, and after the

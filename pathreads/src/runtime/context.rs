@@ -12,7 +12,7 @@ use pathreads::{RUNTIME_BASE, SLOTS_BASE};
 
 use crate::entry::{
     Frame, address, finish, last_jump, peek_first, peek_second, peeked, perform, perform_call, performed,
-    trap_call, trap_called, user_copied, user_copying,
+    trap_call, trap_called, user_cleared, user_clearing, user_copied, user_copying,
 };
 use crate::sys::nr;
 use crate::{isolate, sigaction};
@@ -79,7 +79,19 @@ pub fn end_copy(context: &mut Context, information: &Information) -> bool {
 /// Answers a fault that is not the program's. Returns whether it was one.
 pub fn is_answered(context: &mut Context, information: &Information) -> bool {
     matches!(information.signal, SIGSEGV | SIGBUS)
-        && (maps(context, information) || end_copy(context, information))
+        && (end_clearing(context, information)
+            || maps(context, information)
+            || end_copy(context, information))
+}
+
+/// Ends the clearing of a block that is not this member's any more. What is mapped there now is not mapped
+/// for it. Returns whether that was the cause of the signal.
+fn end_clearing(context: &mut Context, information: &Information) -> bool {
+    let is_it = information.code > 0 && context.rip == address(&user_clearing);
+    if is_it {
+        context.rip = address(&user_cleared);
+    }
+    is_it
 }
 
 /// Maps the memory that this member did not have. Returns whether that was the cause of the signal.

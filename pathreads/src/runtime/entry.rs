@@ -95,11 +95,15 @@ unsafe extern "C" {
     pub safe static signal_stubs: [u8; 0];
     pub safe static user_copying: [u8; 0];
     pub safe static user_copied: [u8; 0];
+    pub safe static user_clearing: [u8; 0];
+    pub safe static user_cleared: [u8; 0];
     pub safe static peek_first: [u8; 0];
     pub safe static peek_second: [u8; 0];
     pub safe static peeked: [u8; 0];
     /// Copies bytes, and returns the number of those that are left when one of them is not accessible.
     pub fn user_copy(to: u64, from: u64, length: usize) -> usize;
+    /// Writes zeroes, and returns the number of bytes that are left when one of them is not accessible here.
+    pub fn user_clear(to: u64, length: u64) -> u64;
     /// Enters the program with this stack.
     pub fn launch(stack: u64, entry: u64) -> !;
     /// Makes a call that makes a child, which goes on with `frame`. Returns the result in the parent.
@@ -126,7 +130,7 @@ global_asm!(
     ".globl start, slow_entry, trap_entry, trap_call, trap_called, perform, perform_call, performed, finish",
     ".globl last_jump",
     ".globl sigsys_handler, restorer, signal_stubs, launch, spawn_child, resume_child, spawn_sharing, spawn_watcher, leave_page",
-    ".globl user_copy, user_copying, user_copied, call_on, peek_first, peek_second, peeked",
+    ".globl user_copy, user_copying, user_copied, user_clear, user_clearing, user_cleared, call_on, peek_first, peek_second, peeked",
 
     // The boot has a stack of its own, so that it may write the program's.
     "start:",
@@ -349,6 +353,15 @@ global_asm!(
     "user_copying:",
     "rep movsb",
     "user_copied:",
+    "mov rax, rcx",
+    "ret",
+
+    "user_clear:",
+    "mov rcx, rsi",
+    "xor eax, eax",
+    "user_clearing:",
+    "rep stosb",
+    "user_cleared:",
     "mov rax, rcx",
     "ret",
 

@@ -3,7 +3,7 @@
 
 use abi::Errno;
 
-use crate::entry::user_copy;
+use crate::entry::{user_clear, user_copy};
 use crate::sys::Result;
 
 /// Copies from `address`, as many bytes as can be read.
@@ -49,6 +49,12 @@ pub fn write(address: u64, from: &[u8]) -> Result<()> {
     // to by the kernel.
     let left = unsafe { user_copy(address, from.as_ptr() as u64, from.len()) };
     if left == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// Writes zeroes to a block of this member. A fault ends it, and maps nothing. Returns whether all are written.
+pub fn clear(address: u64, length: u64) -> bool {
+    // SAFETY: the program has unmapped the memory, and a byte that cannot be written ends this.
+    unsafe { user_clear(address, length) == 0 }
 }
 
 /// Writes words to an address of the program.

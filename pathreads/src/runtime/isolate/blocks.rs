@@ -12,7 +12,7 @@ use pathreads::block::{Block, MOST_PAGES, SLOTS, START, State, part};
 use pathreads::record::{MOST_MEMBERS, Record, Region};
 use pathreads::{PAGE, page_end};
 
-use super::{control, locked, me, memory, protect_here, punch};
+use super::{control, locked, me, memory, protect_here};
 use crate::dispatch;
 use crate::entry::Frame;
 use crate::sys::{self, PROT_READ, PROT_WRITE, Result, harmless, nr};
@@ -110,8 +110,7 @@ fn unmap(at: u64, length: u64) -> bool {
     if !blocks.change(block, State::Used, State::Busy) {
         return false;
     }
-    clear(block);
-    if protect(block, 0).is_err() {
+    if !clear(block) || protect(block, 0).is_err() {
         // Then it is unmapped as ordinary memory.
         return !blocks.change(block, State::Busy, State::Used);
     }
@@ -170,22 +169,21 @@ fn restore(block: Block) {
 }
 
 /// Makes a block zero. Of a large one only the pages in memory are written to. Those that are not may have
-/// been swapped out, so they are dropped.
+/// been swapped out, so they are dropped. Returns whether it is zero: another member may have made it ordinary
+/// meanwhile, and have mapped other memory there, which this one has not mapped.
 #[inline(never)]
-fn clear(block: Block) {
+fn clear(block: Block) -> bool {
     if block.pages <= CLEARED_WHOLE {
-        return clear_pages(block.start(), block.pages);
+        return user::clear(block.start(), block.length());
     }
     if IS_ASKED.swap(true, Ordering::Relaxed) {
         // A handler came between.
-        return punch(block.start(), block.end());
+        return drop_pages(block.start(), block.length());
     }
-    if harmless!(nr::MINCORE, block.start(), block.length(), PRESENT.as_ptr() as u64).is_ok() {
-        clear_present(block);
-    } else {
-        punch(block.start(), block.end());
-    }
+    let is_known = harmless!(nr::MINCORE, block.start(), block.length(), PRESENT.as_ptr() as u64).is_ok();
+    let is_clear = is_known && clear_present(block);
     IS_ASKED.store(false, Ordering::Relaxed);
+    is_clear
 }
 
 /// The answer of `mincore`. It is not on the program's stack, because Go makes calls with little stack.
@@ -195,25 +193,26 @@ static PRESENT: [AtomicU8; MOST_PAGES as usize] = [const { AtomicU8::new(0) }; M
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
 /// Clears the pages that are in memory, and drops the others.
-fn clear_present(block: Block) {
+fn clear_present(block: Block) -> bool {
     let is_present = |page: u64| PRESENT[page as usize].load(Ordering::Relaxed) & 1 != 0;
-    let mut page = 0;
-    while page < block.pages {
+    let (mut page, mut is_clear) = (0, true);
+    while is_clear && page < block.pages {
         let run = (page..block.pages).take_while(|next| is_present(*next) == is_present(page)).count() as u64;
         let at = block.start() + page * PAGE;
-        match is_present(page) {
-            true => clear_pages(at, run),
-            false => punch(at, at + run * PAGE),
-        }
+        is_clear = match is_present(page) {
+            true => user::clear(at, run * PAGE),
+            false => drop_pages(at, run * PAGE),
+        };
         page += run;
     }
+    is_clear
 }
 
-static ZEROES: [u8; PAGE as usize] = [0; PAGE as usize];
-
-/// Writes zeroes. Another member may unmap the place meanwhile, so a fault ends it.
-fn clear_pages(at: u64, pages: u64) {
-    let _ = (0..pages).try_for_each(|page| user::write(at + page * PAGE, &ZEROES));
+/// Drops pages through this member's own mapping, so nothing is dropped that another has mapped there.
+fn drop_pages(at: u64, length: u64) -> bool {
+    const REMOVE: u64 = 9;
+    // SAFETY: the memory is a block that this member has made busy.
+    unsafe { sys::call(nr::MADVISE, [at, length, REMOVE]) }.is_ok()
 }
 
 /// Finds a place for a new block, for a mapping of plain memory.
@@ -268,10 +267,11 @@ pub fn covers(record: &mut Record, start: u64, end: u64) -> bool {
     record.covers(start, end) && !record.touched(start, end).iter().any(is_kept)
 }
 
-/// Makes all blocks of a range ordinary, so that the record alone says what the program has there. The lock
-/// is held.
+/// Makes all blocks of a range ordinary, and those beside it, so that the record alone says what the program has
+/// there. So nothing is ever recorded beside a block that is not ordinary: a region that the two were joined to
+/// would not be the block's. The lock is held.
 pub fn settle(record: &mut Record, start: u64, end: u64) -> Result<()> {
-    let mut at = start;
+    let (mut at, end) = (start.saturating_sub(PAGE), end.saturating_add(PAGE));
     while let Some(region) = record.touched(at, end).first().copied() {
         at = region.end;
         let Some(block) = block_of(&region) else { continue };
@@ -300,6 +300,11 @@ pub fn settle_own(record: &mut Record) {
 pub fn may_be_others(start: u64, length: u64) -> bool {
     let is_others = |block: Block| block.member != me() && control().blocks.state(block) != State::Ordinary;
     Block::touched(start, start.saturating_add(length)).any(is_others)
+}
+
+/// Returns whether a range touches a block that its member is about to map or has not unmapped yet.
+pub fn is_busy(start: u64, end: u64) -> bool {
+    Block::touched(start, end).any(|block| control().blocks.state(block) == State::Busy)
 }
 
 /// Returns whether other members have used blocks since this one had everything mapped.

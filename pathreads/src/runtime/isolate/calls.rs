@@ -116,9 +116,8 @@ fn send(frame: &mut Frame, thread: u64) -> Then {
     }
     super::prepare_stack();
     let [number, a, b, c, d, ..] = frame.call;
-    let sent = locked(|_| {
-        if super::is_thread(thread) { harmless!(number, a, b, c, d) } else { Err(Errno::ESRCH) }
-    });
+    let sent =
+        locked(|_| if super::is_thread(thread) { harmless!(number, a, b, c, d) } else { Err(Errno::ESRCH) });
     frame.rax = sent.unwrap_or_else(Errno::to_result);
     Then::Return
 }

@@ -187,6 +187,9 @@ fn place(record: &mut Record, address: u64, length: u64, flags: u64) -> Result {
             return Err(Errno::EINVAL);
         }
         let end = end.filter(|end| is_programs(address, *end)).ok_or(Errno::ENOMEM)?;
+        if flags & MAP_FIXED_NOREPLACE != 0 && blocks::is_busy(address, end) {
+            return Err(Errno::EEXIST);
+        }
         blocks::settle(record, address, end)?;
         if flags & MAP_FIXED_NOREPLACE != 0 {
             return if record.is_free(address, end) { Ok(address) } else { Err(Errno::EEXIST) };
@@ -199,7 +202,9 @@ fn place(record: &mut Record, address: u64, length: u64, flags: u64) -> Result {
     }
     let wanted = page_start(address);
     let is_possible = wanted >= 1 << 16 && wanted.checked_add(length).is_some_and(|end| end <= block::END);
-    if is_possible && is_programs(wanted, wanted + length) {
+    // What another member is about to unmap is not free yet, and it may still write zeroes there.
+    let is_taken = |end: u64| blocks::is_busy(wanted - PAGE, end + PAGE);
+    if is_possible && is_programs(wanted, wanted + length) && !is_taken(wanted + length) {
         blocks::settle(record, wanted, wanted + length)?;
         if record.is_free(wanted, wanted + length) {
             return Ok(wanted);
