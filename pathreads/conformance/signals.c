@@ -1,6 +1,8 @@
 // Rules of signals: actions, masks, what a handler sees, and calls that wait.
 #include "rule.h"
 
+#include <sys/utsname.h>
+
 static volatile sig_atomic_t count;
 static void count_signal(int signal) {
     count += signal;
@@ -484,7 +486,63 @@ static void paths_may_end_with_a_page(void) {
     }
 }
 
-RULES(RULE(actions_are_read_back), RULE(handlers_get_what_they_ask_for), RULE(a_handler_may_be_for_once),
+// Two signals come at once to a thread whose calls prepare for memory that others have mapped meanwhile.
+static volatile sig_atomic_t counts[2], is_at_end;
+static void count_each(int signal) {
+    counts[signal - SIGRTMIN]++;
+}
+
+static void *call_all_the_time(void *with) {
+    sigset_t blocked;
+    struct utsname name;
+    int wrong = 0;
+    while (!is_at_end) {
+        NEED(uname(&name) == 0 && pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0);
+        wrong += sigismember(&blocked, SIGRTMIN) | sigismember(&blocked, SIGRTMIN + 1) | sigismember(&blocked, SIGUSR1);
+    }
+    SAY("%d times blocked\n", wrong);
+    return with;
+}
+
+// Has two timers send a signal each at the same time, again and again.
+static void *be_sent_two(void *with) {
+    struct timespec now;
+    NEED(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    now.tv_sec++;
+    for (int i = 0; i < 2; i++) {
+        struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMIN + i};
+        struct itimerspec time = {.it_value = now, .it_interval = {.tv_nsec = 50000}};
+        timer_t timer;
+        event._sigev_un._tid = gettid();
+        NEED(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+        NEED(timer_settime(timer, TIMER_ABSTIME, &time, NULL) == 0);
+    }
+    return call_all_the_time(with);
+}
+
+static void two_signals_come_at_once(void) {
+    for (int i = 0; i < 2; i++) NEED(sigaction(SIGRTMIN + i, &(struct sigaction){.sa_handler = count_each}, NULL) == 0);
+    pthread_t thread = start(be_sent_two, NULL);
+    while (!counts[0] || !counts[1]) sched_yield();
+    for (int i = 0; i < 5000; i++) NEED(munmap(map_pages(300), 300 * page) == 0);
+    is_at_end = 1;
+    finish(thread);
+}
+
+// A fault that is sent is handled when the call allows it, and leaves the set of signals as it is.
+static void a_sent_fault_blocks_nothing(void) {
+    NEED(sigaction(SIGSEGV, &(struct sigaction){.sa_handler = count_signal}, NULL) == 0);
+    pthread_t thread = start(call_all_the_time, NULL);
+    for (int i = 0; i < 5000; i++) {
+        NEED(munmap(map_pages(300), 300 * page) == 0);
+        NEED(pthread_kill(thread, SIGSEGV) == 0);
+    }
+    is_at_end = 1;
+    finish(thread);
+    SAY("%d\n", count > 0);
+}
+
+RULES(RULE(two_signals_come_at_once), RULE(a_sent_fault_blocks_nothing), RULE(actions_are_read_back), RULE(handlers_get_what_they_ask_for), RULE(a_handler_may_be_for_once),
       RULE(blocked_signals_wait), RULE(calls_work_while_all_is_blocked), RULE(a_handler_may_leave_all_blocked), RULE(a_read_restarts),
       RULE(a_read_is_interrupted), RULE(a_handler_sees_where_a_read_waits), RULE(a_handler_sees_where_ppoll_waits),
       RULE(sigsuspend_waits_for_one), RULE(sigwait_takes_one), RULE(a_thread_inherits_the_mask),

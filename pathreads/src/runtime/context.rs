@@ -11,8 +11,8 @@ use pathreads::slot::{self, RESERVED};
 use pathreads::{RUNTIME_BASE, SLOTS_BASE};
 
 use crate::entry::{
-    Frame, address, finish, last_jump, peek_first, peek_second, peeked, perform, perform_call, performed,
-    trap_call, trap_called, user_cleared, user_clearing, user_copied, user_copying,
+    Frame, address, deliver_taken, finish, last_jump, peek_first, peek_second, peeked, perform, perform_call,
+    performed, signal_stubs, trap_call, trap_called, user_cleared, user_clearing, user_copied, user_copying,
 };
 use crate::sys::nr;
 use crate::{isolate, sigaction};
@@ -112,13 +112,22 @@ fn name_sender(information: &mut Information) {
 const SI_TIMER: i32 = -2;
 const SI_SIGIO: i32 = -5;
 
-/// Makes a signal's context the program's. Returns whether the signal is for the program.
-pub extern "C" fn show_program(context: &mut Context, information: &mut Information) -> bool {
+/// Makes a signal's context the program's. Returns whether the signal is for the program. `prepared` is the frame
+/// of a call that was being prepared, or 0.
+pub extern "C" fn show_program(context: &mut Context, information: &mut Information, prepared: u64) -> bool {
     let Information { signal, code, .. } = *information;
     let is_held_back = isolate::holds_back(signal, code);
     if is_held_back || is_answered(context, information) || isolate::is_leaders(signal, code) {
+        isolate::calls::go_on_preparing(prepared);
         return false;
     }
+    show(context, information, prepared);
+    true
+}
+
+/// Makes the context of a signal for the program the program's.
+fn show(context: &mut Context, information: &mut Information, prepared: u64) {
+    let signal = information.signal;
     name_sender(information);
     if context.rip == address(&last_jump) {
         context.rip = context.rcx;
@@ -136,11 +145,25 @@ pub extern "C" fn show_program(context: &mut Context, information: &mut Informat
         // SAFETY: here rsp points to the frame, which stays until the call has returned.
         let frame = unsafe { &*(context.rsp as *const Frame) };
         restore(context, frame, result_of(context, frame, signal as u64));
-    } else if let Some(frame) = isolate::calls::end_preparation(rip) {
-        // SAFETY: the frame lies on the stack of the call, above all that the handler uses.
-        restore(context, unsafe { &*frame }, None);
+    } else if prepared != 0 {
+        end_preparation(context, prepared);
     }
-    true
+}
+
+/// Has the program make a call again that was being prepared, with the signals blocked that it had. Two signals
+/// may come at once: then the kernel has put this one's frame where the other's handler begins, and the
+/// preparation is what the other one has interrupted.
+fn end_preparation(context: &mut Context, prepared: u64) {
+    let mut context = context;
+    while (address(&signal_stubs)..address(&deliver_taken)).contains(&context.rip) {
+        // SAFETY: there a handler has got its third argument and not changed it, which is its context.
+        context = unsafe { &mut *(context.rdx as *mut Context) };
+    }
+    if isolate::calls::is_preparing(context.rip) {
+        context.mask &= isolate::take_mask();
+        // SAFETY: the frame lies on the stack of the call, above all that the handlers use.
+        restore(context, unsafe { &*(prepared as *const Frame) }, None);
+    }
 }
 
 /// Returns the result of a frame's call, which a handler interrupts, or `None` if it is still to be made.

@@ -93,6 +93,7 @@ unsafe extern "C" {
     pub safe static sigsys_handler: [u8; 0];
     pub safe static restorer: [u8; 0];
     pub safe static signal_stubs: [u8; 0];
+    pub safe static deliver_taken: [u8; 0];
     pub safe static user_copying: [u8; 0];
     pub safe static user_copied: [u8; 0];
     pub safe static user_clearing: [u8; 0];
@@ -129,7 +130,7 @@ pub fn address(symbol: &[u8; 0]) -> u64 {
 global_asm!(
     ".globl start, slow_entry, trap_entry, trap_call, trap_called, perform, perform_call, performed, finish",
     ".globl last_jump",
-    ".globl sigsys_handler, restorer, signal_stubs, launch, spawn_child, resume_child, spawn_sharing, spawn_watcher, leave_page",
+    ".globl sigsys_handler, restorer, signal_stubs, deliver_taken, launch, spawn_child, resume_child, spawn_sharing, spawn_watcher, leave_page",
     ".globl user_copy, user_copying, user_copied, user_clear, user_clearing, user_cleared, call_on, peek_first, peek_second, peeked",
 
     // The boot has a stack of its own, so that it may write the program's.
@@ -330,6 +331,11 @@ global_asm!(
     "push rax", "push rdi", "push rsi", "push rdx",
     "lea rsp, [rsp - 8]",
     "mov rdi, rdx",
+    // Until here rdx is the context, and from here on the mark is taken: `context::end_preparation`.
+    "xor ecx, ecx",
+    "xchg rcx, [{prepared}]",
+    "deliver_taken:",
+    "mov rdx, rcx",
     "call {show_program}",
     "movzx ecx, al",
     "lea rsp, [rsp + 8]",
@@ -450,6 +456,7 @@ global_asm!(
     foreign_sigsys = sym crate::sigaction::foreign_sigsys,
     stubs = const STUBS,
     show_program = sym crate::context::show_program,
+    prepared = sym crate::isolate::calls::PREPARED,
     handlers = sym crate::sigaction::HANDLERS,
     isolated = sym crate::isolate::IS_ON,
     watch = sym crate::isolate::thread::watch,

@@ -225,7 +225,7 @@ pub extern "C" fn foreign_sigsys(signal: u64, information: &mut Information, con
         SIG_DFL => die(),
         SIG_IGN => {}
         handler => {
-            context::show_program(context, information);
+            context::show_program(context, information, 0);
             // SAFETY: the program installed this as its handler, which takes these three.
             let handler: extern "C" fn(u64, &mut Information, &mut Context) =
                 unsafe { core::mem::transmute(handler) };

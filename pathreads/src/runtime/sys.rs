@@ -1,6 +1,7 @@
 //! System calls of the runtime itself.
 
 use core::arch::asm;
+use core::sync::atomic::AtomicU64;
 
 use abi::Errno;
 
@@ -265,11 +266,15 @@ pub fn block_all() {
 
 /// Replaces the set of blocked signals and returns the old one. Those that must not be blocked are left out.
 pub fn set_mask(mask: u64) -> u64 {
-    let mut old = 0_u64;
+    let old = AtomicU64::new(0);
+    set_mask_noting(mask, &old);
+    old.into_inner()
+}
+
+/// Replaces the set of blocked signals, and has the kernel write the old one.
+pub fn set_mask_noting(mask: u64, old: &AtomicU64) {
     let mask = if isolate::is_on() { mask & !isolate::never_blocked() } else { mask };
-    let (new, old_at) = (&raw const mask as u64, &raw mut old as u64);
-    let _ = harmless!(nr::SIGPROCMASK, SIG_SETMASK, new, old_at, 8);
-    old
+    let _ = harmless!(nr::SIGPROCMASK, SIG_SETMASK, &raw const mask as u64, old.as_ptr() as u64, 8);
 }
 
 /// Formats a number.

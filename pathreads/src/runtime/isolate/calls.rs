@@ -122,8 +122,9 @@ fn send(frame: &mut Frame, thread: u64) -> Then {
     Then::Return
 }
 
-/// The frame of a call that is being prepared, or 0.
-static PREPARED: AtomicU64 = AtomicU64::new(0);
+/// The frame of a call that is being prepared, or 0. `deliver` in `entry` takes it before it shows a handler the
+/// program, so no other handler that comes meanwhile uses it.
+pub static PREPARED: AtomicU64 = AtomicU64::new(0);
 
 /// Runs `f`, which prepares for a call and can be run again.
 #[inline(always)]
@@ -136,13 +137,16 @@ fn preparing(frame: &mut Frame, f: impl FnOnce(&mut Frame)) {
     PREPARED.store(0, Ordering::Relaxed);
 }
 
-/// Returns the frame of a call that a signal interrupts here in the runtime while it is being prepared. The
-/// program makes the call again after the handler, which sees the program at its call: a thread that is
-/// cancelled unwinds from there.
-pub fn end_preparation(rip: u64) -> Option<*const Frame> {
-    let is_here = (RUNTIME_BASE..entry::address(&entry::runtime_text_end)).contains(&rip);
-    let frame = if is_here { PREPARED.swap(0, Ordering::Relaxed) } else { 0 };
-    (frame != 0).then_some(frame as *const Frame)
+/// Returns whether a signal interrupts a call here in the runtime while that is being prepared. The program makes
+/// the call again after the handler, which sees the program at its call: a thread that is cancelled unwinds from
+/// there.
+pub fn is_preparing(rip: u64) -> bool {
+    (RUNTIME_BASE..entry::address(&entry::runtime_text_end)).contains(&rip)
+}
+
+/// Puts a mark back that `deliver` has taken, where the preparation goes on.
+pub fn go_on_preparing(prepared: u64) {
+    PREPARED.store(prepared, Ordering::Relaxed);
 }
 
 /// Has the memory mapped that a call names. It is not inlined, because Go makes calls with little stack.

@@ -321,15 +321,36 @@ pub fn is_leaders(signal: i32, code: i32) -> bool {
 
 /// Runs `f` with the record, under the lock, with signals blocked.
 fn locked<R>(f: impl FnOnce(&mut Record) -> R) -> R {
-    let mask = sys::set_mask(u64::MAX);
-    let result = with_record(f);
+    let before = MASK.load(Ordering::Relaxed);
+    sys::set_mask_noting(u64::MAX, &MASK);
+    let mask = MASK.load(Ordering::Relaxed);
+    let result = hold_record(f);
     sys::set_mask(mask);
+    MASK.store(before, Ordering::Relaxed);
+    send_held_back();
     result
+}
+
+/// The signals that the program blocks, while `locked` blocks others, or else all. The kernel writes it as it
+/// blocks them.
+static MASK: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Ends what `locked` was about when a handler makes the program go on elsewhere. Returns a set of signals. Those
+/// in it that are blocked now are blocked by the program.
+pub fn take_mask() -> u64 {
+    MASK.swap(u64::MAX, Ordering::Relaxed)
 }
 
 /// Runs `f` with the record, under the lock. The caller has blocked signals: a handler of the program could
 /// not take the lock. The two that cannot be blocked are held back ([`holds_back`]).
 fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
+    let result = hold_record(f);
+    send_held_back();
+    result
+}
+
+/// Does so, and leaves the signals that were held back.
+fn hold_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
     let is_member = !thread::is_watcher();
     if is_member {
         IN_RECORD.store(true, Ordering::Relaxed);
@@ -343,16 +364,19 @@ fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
     control().holder.store(0, Ordering::Relaxed);
     unlock();
     compiler_fence(Ordering::SeqCst);
-    if !is_member {
-        return result;
+    if is_member {
+        IN_RECORD.store(false, Ordering::Relaxed);
     }
-    IN_RECORD.store(false, Ordering::Relaxed);
-    if HELD_BACK.load(Ordering::Relaxed) != 0 {
+    result
+}
+
+/// Sends the signals that were held back, which may be those of this thread alone.
+fn send_held_back() {
+    if !thread::is_watcher() && HELD_BACK.load(Ordering::Relaxed) != 0 {
         let signals = HELD_BACK.swap(0, Ordering::Relaxed);
         let is_held = |signal: &u64| signals >> signal & 1 != 0;
         [SIGBUS, SIGSEGV].into_iter().filter(is_held).for_each(sigaction::send_to_self);
     }
-    result
 }
 
 /// Whether this member has the lock, or waits for it. The watcher does not say so, because the leader's own
@@ -366,6 +390,7 @@ static HELD_BACK: AtomicU64 = AtomicU64::new(0);
 fn forget_maker() {
     IN_RECORD.store(false, Ordering::Relaxed);
     HELD_BACK.store(0, Ordering::Relaxed);
+    MASK.store(u64::MAX, Ordering::Relaxed);
 }
 
 /// Holds a SIGSEGV or SIGBUS back that is sent to a member which has the lock, or waits for it: a handler
