@@ -13,18 +13,19 @@ pub enum Memory {
     Elements(usize, u64, usize),
     /// A string.
     Text(usize),
+    /// A set of descriptors. The first argument has the number of its bits.
+    Set(usize),
 }
 
-use Memory::{Bytes, Elements, Text};
+use Memory::{Bytes, Elements, Set, Text};
 
 /// The most bytes of a string, a path.
 const TEXT: u64 = 4096;
 
-/// The bytes of a `timespec`, an address of a socket, a status of a file, and a set of descriptors.
+/// The bytes of a `timespec`, an address of a socket, and a status of a file.
 const TIME: u64 = 16;
 const ADDRESS: u64 = 128;
 const STATUS: u64 = 144;
-const SET: u64 = 128;
 
 impl Memory {
     /// Returns the address and the length, by a call's number and arguments. An address of 0 is no memory.
@@ -33,6 +34,7 @@ impl Memory {
             Bytes(at, length) => (call[at + 1], length),
             Elements(at, size, count) => (call[at + 1], size.saturating_mul(call[count + 1])),
             Text(at) => (call[at + 1], TEXT),
+            Set(at) => (call[at + 1], u64::from(call[1] as u32).div_ceil(64) * 8),
         }
     }
 }
@@ -54,7 +56,7 @@ pub const fn of(number: u64) -> Option<&'static [Memory]> {
         318 => &[Elements(0, 1, 1)],
         // poll, select, epoll_wait, epoll_ctl
         7 => &[Elements(0, 8, 1)],
-        23 => &[Bytes(1, SET), Bytes(2, SET), Bytes(3, SET), Bytes(4, TIME)],
+        23 => &[Set(1), Set(2), Set(3), Bytes(4, TIME)],
         232 => &[Elements(1, 12, 2)],
         233 => &[Bytes(3, 12)],
         // nanosleep, gettimeofday, clock_gettime, clock_getres, clock_nanosleep
@@ -86,6 +88,8 @@ mod tests {
         let call = [0, 1, 2, 3, 4, 5, 6];
         assert_eq!(Bytes(2, 7).range(&call), (3, 7));
         assert_eq!(Elements(0, 10, 5).range(&call), (1, 60));
+        let sets = [0, 64, 65, 3000].map(|bits| Set(1).range(&[23, bits, 7, 0, 0, 0, 0]));
+        assert_eq!(sets, [0, 8, 16, 376].map(|bytes| (7, bytes)));
         assert_eq!(Text(4).range(&call), (5, 4096));
         assert_eq!(Elements(0, 8, 1).range(&[7, 9, u64::MAX, 0, 0, 0, 0]), (9, u64::MAX));
     }
@@ -93,7 +97,7 @@ mod tests {
     #[test]
     fn every_entry_names_arguments() {
         let index = |memory: &Memory| match *memory {
-            Bytes(at, _) | Text(at) => at,
+            Bytes(at, _) | Text(at) | Set(at) => at,
             Elements(at, _, count) => at.max(count),
         };
         let entries = (0..600).filter_map(of);

@@ -84,8 +84,8 @@ pub fn is_answered(context: &mut Context, information: &Information) -> bool {
             || end_copy(context, information))
 }
 
-/// Ends the clearing of a block that is not this member's any more. What is mapped there now is not mapped
-/// for it. Returns whether that was the cause of the signal.
+/// Ends the clearing of a block that is not this member's any more. Memory that is mapped there now is not
+/// mapped for it. Returns whether that was the cause of the signal.
 fn end_clearing(context: &mut Context, information: &Information) -> bool {
     let is_it = information.code > 0 && context.rip == address(&user_clearing);
     if is_it {
@@ -112,8 +112,8 @@ fn name_sender(information: &mut Information) {
 const SI_TIMER: i32 = -2;
 const SI_SIGIO: i32 = -5;
 
-/// Makes a signal's context the program's. Returns whether the signal is for the program. `prepared` is the frame
-/// of a call that was being prepared, or 0.
+/// Makes a signal's context the program's. Returns whether the signal is for the program. `prepared` is the
+/// frame of a call that was being prepared, or 0.
 pub extern "C" fn show_program(context: &mut Context, information: &mut Information, prepared: u64) -> bool {
     let Information { signal, code, .. } = *information;
     let is_held_back = isolate::holds_back(signal, code);
@@ -150,9 +150,9 @@ fn show(context: &mut Context, information: &mut Information, prepared: u64) {
     }
 }
 
-/// Has the program make a call again that was being prepared, with the signals blocked that it had. Two signals
-/// may come at once: then the kernel has put this one's frame where the other's handler begins, and the
-/// preparation is what the other one has interrupted.
+/// Has the program make a call again that was being prepared, with the signals blocked that it had. Two
+/// signals may come at once: then the kernel has put this one's frame where the other's handler begins, and
+/// the preparation is what the other one has interrupted.
 fn end_preparation(context: &mut Context, prepared: u64) {
     let mut context = context;
     while (address(&signal_stubs)..address(&deliver_taken)).contains(&context.rip) {

@@ -36,6 +36,7 @@ pub mod nr {
     pub const ALARM: u64 = 37;
     pub const SETITIMER: u64 = 38;
     pub const GETPID: u64 = 39;
+    pub const SETSOCKOPT: u64 = 54;
     pub const CLONE: u64 = 56;
     pub const FORK: u64 = 57;
     pub const VFORK: u64 = 58;

@@ -51,7 +51,8 @@ pub fn write(address: u64, from: &[u8]) -> Result<()> {
     if left == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Writes zeroes to a block of this member. A fault ends it, and maps nothing. Returns whether all are written.
+/// Writes zeroes to a block of this member. A fault ends it, and maps nothing. Returns whether all are
+/// written.
 pub fn clear(address: u64, length: u64) -> bool {
     // SAFETY: the program has unmapped the memory, and a byte that cannot be written ends this.
     unsafe { user_clear(address, length) == 0 }

@@ -70,7 +70,8 @@ pub fn serve(frame: &Frame) -> Option<u64> {
 /// Returns the pages of a block for a mapping, if it is small and plain, and memory is not limited.
 fn pages_for([address, length, rights, flags, _, offset]: [u64; 6]) -> Option<u64> {
     let is_plain = dispatch::is_for_pool(address, rights, flags, offset);
-    let is_unlimited = control().data_limit.load(Ordering::Relaxed) == u64::MAX;
+    let is_unlimited = control().data_limit.load(Ordering::Relaxed) == u64::MAX
+        && !control().pages_are_held.load(Ordering::Relaxed);
     let is_small = (1..=MOST_PAGES * PAGE).contains(&length);
     (is_plain && is_unlimited && is_small).then(|| page_end(length) / PAGE)
 }
@@ -98,14 +99,24 @@ fn map(arguments: [u64; 6]) -> Option<u64> {
     None
 }
 
+/// Notes a call after which the kernel may still read memory that the program unmaps: of a socket that sends
+/// pages. From then on no block is kept, because its frames would be made zero.
+pub fn note_call([number, _, level, option, ..]: [u64; 7]) {
+    const SOL_SOCKET: u64 = 1;
+    const SO_ZEROCOPY: u64 = 60;
+    if (number, level, option) == (nr::SETSOCKOPT, SOL_SOCKET, SO_ZEROCOPY) {
+        control().pages_are_held.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Unmaps exactly a block of this member. Returns whether it did.
 #[inline(never)]
 fn unmap(at: u64, length: u64) -> bool {
     let block = Block::exactly(at, page_end(length)).filter(|block| block.member == me());
-    let Some(block) = block.filter(|block| KEPT_BYTES.load(Ordering::Relaxed) + block.length() <= KEPT_MOST)
-    else {
-        return false;
-    };
+    let is_held = control().pages_are_held.load(Ordering::Relaxed);
+    let may_keep =
+        |block: &Block| !is_held && KEPT_BYTES.load(Ordering::Relaxed) + block.length() <= KEPT_MOST;
+    let Some(block) = block.filter(may_keep) else { return false };
     let blocks = &control().blocks;
     if !blocks.change(block, State::Used, State::Busy) {
         return false;
@@ -169,8 +180,8 @@ fn restore(block: Block) {
 }
 
 /// Makes a block zero. Of a large one only the pages in memory are written to. Those that are not may have
-/// been swapped out, so they are dropped. Returns whether it is zero: another member may have made it ordinary
-/// meanwhile, and have mapped other memory there, which this one has not mapped.
+/// been swapped out, so they are dropped. Returns whether it is zero: another member may have made it
+/// ordinary meanwhile, and have mapped other memory there, which this one has not mapped.
 #[inline(never)]
 fn clear(block: Block) -> bool {
     if block.pages <= CLEARED_WHOLE {
@@ -267,9 +278,9 @@ pub fn covers(record: &mut Record, start: u64, end: u64) -> bool {
     record.covers(start, end) && !record.touched(start, end).iter().any(is_kept)
 }
 
-/// Makes all blocks of a range ordinary, and those beside it, so that the record alone says what the program has
-/// there. So nothing is ever recorded beside a block that is not ordinary: a region that the two were joined to
-/// would not be the block's. The lock is held.
+/// Makes all blocks of a range ordinary, and those beside it, so that the record alone says what the program
+/// has there. So nothing is ever recorded beside a block that is not ordinary: a region that the two were
+/// joined to would not be the block's. The lock is held.
 pub fn settle(record: &mut Record, start: u64, end: u64) -> Result<()> {
     let (mut at, end) = (start.saturating_sub(PAGE), end.saturating_add(PAGE));
     while let Some(region) = record.touched(at, end).first().copied() {

@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use abi::Errno;
 use pathreads::{RUNTIME_BASE, pointers};
 
-use super::{HAS_STACK, begin_stack, locked, memory, refuse, sync, thread, touch, waiting};
+use super::{HAS_STACK, begin_stack, blocks, locked, memory, refuse, sync, thread, touch, waiting};
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
 use crate::sys::{Result, harmless, nr};
@@ -43,6 +43,10 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
         | nr::MLOCK2 => return Some(stack::with(frame, memory::call)),
         nr::MINCORE => {
             touch(c, b / pathreads::PAGE + 1);
+            return Some(stack::with(frame, memory::call));
+        }
+        nr::MBIND => {
+            sync();
             return Some(stack::with(frame, memory::call));
         }
         nr::FUTEX => {
@@ -98,6 +102,7 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
             Some(name) => Err(refuse(name)),
             None => {
                 waiting::note_call(number, a, b);
+                blocks::note_call(frame.call);
                 preparing(frame, prepare);
                 return None;
             }
@@ -107,8 +112,8 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
     Some(Then::Return)
 }
 
-/// Sends a signal. To another member it is sent under the lock, where that neither ends its thread nor becomes
-/// the next one. Not inlined, because Go makes calls with little stack.
+/// Sends a signal. To another member it is sent under the lock, where that neither ends its thread nor
+/// becomes the next one. Not inlined, because Go makes calls with little stack.
 #[inline(never)]
 fn send(frame: &mut Frame, thread: u64) -> Then {
     if matches!(super::member_of(thread), None | Some(0)) || thread == u64::from(super::own_thread()) {
@@ -122,8 +127,8 @@ fn send(frame: &mut Frame, thread: u64) -> Then {
     Then::Return
 }
 
-/// The frame of a call that is being prepared, or 0. `deliver` in `entry` takes it before it shows a handler the
-/// program, so no other handler that comes meanwhile uses it.
+/// The frame of a call that is being prepared, or 0. `deliver` in `entry` takes it before it shows a handler
+/// the program, so no other handler that comes meanwhile uses it.
 pub static PREPARED: AtomicU64 = AtomicU64::new(0);
 
 /// Runs `f`, which prepares for a call and can be run again.
@@ -137,9 +142,9 @@ fn preparing(frame: &mut Frame, f: impl FnOnce(&mut Frame)) {
     PREPARED.store(0, Ordering::Relaxed);
 }
 
-/// Returns whether a signal interrupts a call here in the runtime while that is being prepared. The program makes
-/// the call again after the handler, which sees the program at its call: a thread that is cancelled unwinds from
-/// there.
+/// Returns whether a signal interrupts a call here in the runtime while that is being prepared. The program
+/// makes the call again after the handler, which sees the program at its call: a thread that is cancelled
+/// unwinds from there.
 pub fn is_preparing(rip: u64) -> bool {
     (RUNTIME_BASE..entry::address(&entry::runtime_text_end)).contains(&rip)
 }

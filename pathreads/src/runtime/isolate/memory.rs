@@ -30,7 +30,7 @@ const HEAP_MOST: u64 = 1 << 40;
 /// Where members look for free addresses: each first in a part of its own.
 const ARENA: u64 = 0x1000_0000_0000;
 const ARENA_PART: u64 = 1 << 37;
-const ARENA_END: u64 = block::START;
+const ARENA_END: u64 = block::START - PAGE;
 
 /// The same for mappings that ask for low addresses.
 const LOW: u64 = 0x4000_0000;
@@ -202,7 +202,7 @@ fn place(record: &mut Record, address: u64, length: u64, flags: u64) -> Result {
     }
     let wanted = page_start(address);
     let is_possible = wanted >= 1 << 16 && wanted.checked_add(length).is_some_and(|end| end <= block::END);
-    // What another member is about to unmap is not free yet, and it may still write zeroes there.
+    // A block that another member is about to unmap is not free yet, and it may still write zeroes there.
     let is_taken = |end: u64| blocks::is_busy(wanted - PAGE, end + PAGE);
     if is_possible && is_programs(wanted, wanted + length) && !is_taken(wanted + length) {
         blocks::settle(record, wanted, wanted + length)?;
@@ -220,7 +220,7 @@ fn is_programs(start: u64, end: u64) -> bool {
 
 fn free_range(record: &Record, length: u64) -> Result {
     let own = ARENA + me() as u64 * ARENA_PART;
-    let found = record.gap(length, own, own + ARENA_PART);
+    let found = record.gap(length, own, (own + ARENA_PART).min(ARENA_END));
     found.or_else(|| record.gap(length, ARENA, ARENA_END)).ok_or(Errno::ENOMEM)
 }
 

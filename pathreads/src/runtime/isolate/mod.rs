@@ -129,6 +129,8 @@ struct Control {
     members: [Member; MOST_MEMBERS],
     /// No member had a higher number.
     most: AtomicU32,
+    /// Whether the kernel may read memory after a call: `blocks::note_call`.
+    pages_are_held: AtomicBool,
     /// Whether a thread has changed what Linux keeps for another one: no member waits from then on.
     is_reuse_over: AtomicBool,
     /// The call of a member that executes a program.
@@ -335,8 +337,8 @@ fn locked<R>(f: impl FnOnce(&mut Record) -> R) -> R {
 /// blocks them.
 static MASK: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Ends what `locked` was about when a handler makes the program go on elsewhere. Returns a set of signals. Those
-/// in it that are blocked now are blocked by the program.
+/// Ends what `locked` was about when a handler makes the program go on elsewhere. Returns a set of signals.
+/// Those in it that are blocked now are blocked by the program.
 pub fn take_mask() -> u64 {
     MASK.swap(u64::MAX, Ordering::Relaxed)
 }

@@ -281,7 +281,8 @@ pub extern "C" fn exit(frame: &mut Frame) -> Then {
     exit_thread(0)
 }
 
-/// Has requests answered on the runtime's stack. The program may free its own as soon as the thread has ended.
+/// Has requests answered on the runtime's stack. The program may free its own as soon as the thread has
+/// ended.
 fn leave_signal_stack(frame: &Frame) {
     let is_programs = super::HAS_STACK.load(Ordering::Relaxed) != 0;
     if is_programs && !super::is_signal_stack(frame.rsp) {

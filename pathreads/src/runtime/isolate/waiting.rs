@@ -11,12 +11,14 @@
 //!
 //! 1. *A waiting member answers requests*, because it has mappings. It leaves after the first one, or after
 //!    [`LONGEST_WAIT`], so those that unmap memory do not ask it again and again.
-//! 2. *It is no thread of the program.* Signals are sent to another member under the lock, and only to one that
-//!    is a thread or ready ([`has_number`]). Those that the ended thread has left are dropped under
-//!    the same lock as the member begins to wait. The last thread executes a program, or ends, when those that wait have left ([`dismiss`]).
+//! 2. *It is no thread of the program.* Signals are sent to another member under the lock, and only to one
+//!    that is a thread or ready ([`has_number`]). Those that the ended thread has left are dropped under the
+//!    same lock as the member begins to wait. The last thread executes a program, or ends, when those that
+//!    wait have left ([`dismiss`]).
 //! 3. *A new thread finds the state that its maker would pass on.* Members that have changed what Linux keeps
 //!    for a thread do not wait, and do not use one that does ([`note_call`]): its priority, name, CPUs,
-//!    limits, timers, children. When a thread changes that for another one, no member waits any more. Rounding modes are passed on.
+//!    limits, timers, children. When a thread changes that for another one, no member waits any more.
+//!    Rounding modes are passed on.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -101,14 +103,14 @@ pub fn note_call(number: u64, first: u64, second: u64) {
     }
 }
 
-/// The functions of `arch_prctl` that read, and the one that sets the base of thread-local memory. That is set for
-/// each thread. Those about shadow stacks are what a C library asks at its start.
+/// The functions of `arch_prctl` that read, and the one that sets the base of thread-local memory. That is
+/// set for each thread. Those about shadow stacks are what a C library asks at its start.
 const ARCH_HARMLESS: [u64; 8] = [ARCH_SET_FS, 0x1003, 0x1004, 0x1011, 0x1021, 0x1022, 0x3001, 0x5005];
 
 const ARCH_SET_FS: u64 = 0x1002;
 
-/// Notes a call that changes how another thread is scheduled, or several. From then on no member waits: it would
-/// pass this on, and a thread that it becomes would not have what its maker has.
+/// Notes a call that changes how another thread is scheduled, or several. From then on no member waits: it
+/// would pass this on, and a thread that it becomes would not have what its maker has.
 fn note_named(number: u64, first: u64, second: u64) {
     const ONE_PROCESS: u64 = 0;
     const ONE_FOR_INPUT: u64 = 1;
@@ -172,7 +174,8 @@ pub fn begin() -> bool {
         && control().members.iter().filter(is_waiting).count() < MOST;
     if may {
         control().members[me()].stage.store(WAITING, Ordering::Relaxed);
-        // Another member may claim this one as soon as the lock is released, and send signals to its next thread.
+        // Another member may claim this one as soon as the lock is released, and send signals to its next
+        // thread.
         drop_signals();
     }
     may
