@@ -16,10 +16,9 @@
 //!    the mapping, and then makes it used or kept. If that fails, another member, or a handler of this one,
 //!    has made it ordinary meanwhile: then the record decides again.
 //! 3. *The member that makes a block ordinary holds the lock*, and removes it from the record if it was kept
-//!    or busy. If it may have been used, it first increases the version: members that had everything mapped
-//!    did not count a used block.
-//! 4. *Nothing is recorded beside a block that is not ordinary*, so its region is the block alone. Memory that
-//!    is placed there makes the block ordinary first.
+//!    or busy. It first increases the version: members that had everything mapped did not count the block.
+//! 4. *Nothing is recorded beside a block that is not ordinary*, so its region is the block alone. Memory
+//!    that is placed there makes the block ordinary first.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
