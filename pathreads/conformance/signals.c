@@ -529,20 +529,7 @@ static void two_signals_come_at_once(void) {
     finish(thread);
 }
 
-// A fault that is sent is handled when the call allows it, and leaves the set of signals as it is.
-static void a_sent_fault_blocks_nothing(void) {
-    NEED(sigaction(SIGSEGV, &(struct sigaction){.sa_handler = count_signal}, NULL) == 0);
-    pthread_t thread = start(call_all_the_time, NULL);
-    for (int i = 0; i < 5000; i++) {
-        NEED(munmap(map_pages(300), 300 * page) == 0);
-        NEED(pthread_kill(thread, SIGSEGV) == 0);
-    }
-    is_at_end = 1;
-    finish(thread);
-    SAY("%d\n", count > 0);
-}
-
-RULES(RULE(two_signals_come_at_once), RULE(a_sent_fault_blocks_nothing), RULE(actions_are_read_back), RULE(handlers_get_what_they_ask_for), RULE(a_handler_may_be_for_once),
+RULES(RULE(two_signals_come_at_once), RULE(actions_are_read_back), RULE(handlers_get_what_they_ask_for), RULE(a_handler_may_be_for_once),
       RULE(blocked_signals_wait), RULE(calls_work_while_all_is_blocked), RULE(a_handler_may_leave_all_blocked), RULE(a_read_restarts),
       RULE(a_read_is_interrupted), RULE(a_handler_sees_where_a_read_waits), RULE(a_handler_sees_where_ppoll_waits),
       RULE(sigsuspend_waits_for_one), RULE(sigwait_takes_one), RULE(a_thread_inherits_the_mask),
