@@ -93,6 +93,8 @@ pub fn explore(
 ) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
+    // A drain of several epochs has more steps than loom's usual 1,000.
+    builder.max_branches = 5_000;
     builder.check(move || {
         let config = Config { cores, cache_slots: 1, review_budget: 4 };
         let shared = Arc::new(Shared {
