@@ -702,7 +702,8 @@ static void memory_goes_from_hand_to_hand(void) {
     SAY("handed on\n");
 }
 
-// A thread that has all memory mapped makes a call with what another one has mapped and a third has used since.
+// A thread that has all memory mapped passes a call what another one has mapped
+// and a third has used since.
 static unsigned char *handed_on;
 static sem_t turn_to_map, turn_to_use;
 

@@ -7,6 +7,7 @@ use clap::Args;
 use commute::case::Case;
 use commute::enumerate;
 
+use super::contend::write;
 use launch::exit_status::FAILED;
 use launch::guest::system::System;
 use launch::meter::commute::{self as tests, Experiment, Outcome};
@@ -105,10 +106,6 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
 fn read(file: &Path) -> Result<Vec<Outcome>> {
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
     serde_json::from_str(&text).with_context(|| format!("{}: not results of this command", file.display()))
-}
-
-fn write(file: &Path, text: &str) -> Result<()> {
-    std::fs::write(file, text).with_context(|| file.display().to_string())
 }
 
 #[cfg(test)]

@@ -165,7 +165,8 @@ fn json(cells: &[Cell]) -> Result<String> {
     Ok(serde_json::to_string_pretty(&rows)? + "\n")
 }
 
-fn write(file: &Path, text: &str) -> Result<()> {
+/// Writes a result into a file, which an error names.
+pub(super) fn write(file: &Path, text: &str) -> Result<()> {
     std::fs::write(file, text).with_context(|| file.display().to_string())
 }
 

@@ -65,7 +65,7 @@ pub enum Body {
 pub struct Node {
     changed_ns: AtomicU64,
     links: AtomicU32,
-    _apart: [u8; LINE - COUNTS - 12],
+    _apart: [u8; APART],
     permissions: AtomicU32,
     volume: Volume,
     ino: u64,
@@ -76,6 +76,8 @@ pub struct Node {
 const LINE: usize = 64;
 /// Bytes of the counts of an `Arc`.
 const COUNTS: usize = 2 * size_of::<usize>();
+/// Bytes that fill the line of the counts.
+const APART: usize = LINE - COUNTS - size_of::<AtomicU64>() - size_of::<AtomicU32>();
 const _: () = assert!(COUNTS + offset_of!(Node, permissions) == LINE);
 /// Slabs of this size begin on a cache line.
 const _: () = assert!(COUNTS + size_of::<Node>() <= 256);
@@ -101,7 +103,7 @@ impl Node {
         fallible::arc(Self {
             changed_ns: AtomicU64::new(arch::wall_ns()),
             links: AtomicU32::new(if matches!(body, Body::Directory { .. }) { 2 } else { 1 }),
-            _apart: [0; LINE - COUNTS - 12],
+            _apart: [0; APART],
             permissions: AtomicU32::new(permissions & 0o7777),
             volume,
             ino,

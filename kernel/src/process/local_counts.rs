@@ -86,9 +86,7 @@ impl LocalCounts {
         let newest_first = (0..added.min(MOST)).filter_map(|age| self.regions.get((added - 1 - age) % MOST));
         newest_first.filter_map(|region| region.find(file, page)).next()
     }
-}
 
-impl LocalCounts {
     /// Takes over the regions of `parent`, of whose memory this one's is a copy. It has none yet.
     pub fn inherit(&self, parent: &Self) {
         let files = {

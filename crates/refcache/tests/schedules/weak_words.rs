@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::world::{World, panics, roomy};
+use crate::world::{Name, World, panics, roomy};
 
 #[test]
 fn a_reader_brings_a_dying_object_back() {
@@ -65,15 +65,22 @@ fn no_flush_under_a_loan() {
     assert!(refcache.tick(pin).flushed);
 }
 
-/// A reference comes and goes while the object waits for its review. No reader was there, so the mark stays.
-#[test]
-fn a_dirty_object_stays_dying() {
-    let mut world = World::new(roomy(2));
+/// Returns an object with a weak word that waits for its review on core 0. A reference comes and goes
+/// meanwhile, by entries in two caches, which makes the object dirty.
+fn dirty_object(world: &mut World) -> Name {
     let object = world.weak_object(1);
     world.adjust(0, object, -1);
     world.turn();
     world.adjust(0, object, 1);
     world.adjust(1, object, -1);
+    object
+}
+
+/// No reader was there, so the mark stays.
+#[test]
+fn a_dirty_object_stays_dying() {
+    let mut world = World::new(roomy(2));
+    let object = dirty_object(&mut world);
     for _ in 0..3 {
         world.turn();
         assert!(world.is_dying(object) && !object.is_released());
@@ -99,11 +106,7 @@ fn the_owners_bit_outlives_the_object() {
 #[test]
 fn a_dirty_object_stays_dirty_when_its_word_is_renamed() {
     let mut world = World::new(roomy(2));
-    let object = world.weak_object(1);
-    world.adjust(0, object, -1);
-    world.turn();
-    world.adjust(0, object, 1);
-    world.adjust(1, object, -1);
+    let object = dirty_object(&mut world);
     world.turn();
     world.adjust(1, object, 1);
     object.object().header().unname();

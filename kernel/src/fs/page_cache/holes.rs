@@ -66,8 +66,9 @@ impl PageCache {
     /// they can be made again. Those are the pages of the boot image, mapped or not. Pages of other files
     /// have no place to be read from again, and stay.
     pub fn discard(&self, at: u64, len: u64) {
-        if let Kind::Image(_) = self.kind {
-            self.remove(pages(at), self.whole_end(at, len), Copies::Keep);
+        let (first, end) = (pages(at), self.whole_end(at, len));
+        if matches!(self.kind, Kind::Image(_)) && first < end {
+            self.remove(first, end, Copies::Keep);
         }
     }
 

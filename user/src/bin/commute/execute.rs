@@ -1,4 +1,4 @@
-//! Performs one call of a test, with nothing but the call between the meter's marks.
+//! Performs one call of a test. The call alone stands between the two marks of the meter.
 
 use std::arch::asm;
 use std::ffi::CString;
