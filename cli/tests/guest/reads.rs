@@ -148,6 +148,13 @@ fn a_read_that_meets_a_truncation_is_short() {
     }
 }
 
+/// Calls copy 1, 2, 4 and 8 bytes by one instruction each. The bytes of a word were copied one by one before.
+#[test]
+fn a_word_is_read_and_written_as_a_whole() {
+    let run = run(&["-c", "4"], &[compiled("wholewords", Compiler::Musl).as_str(), "30000"]);
+    assert!(run.status == 0 && run.text() == "wholewords: done\n", "{run:?}");
+}
+
 /// A process keeps memory full of a file's pages that can be dropped. So the faults in the middle of a copy
 /// have to reclaim, while others drop the page that is being copied.
 #[test]

@@ -231,31 +231,68 @@ pub unsafe fn copy_frame(to: *mut u8, from: *const u8) {
     }
 }
 
+/// Copies `edx` bytes from `rsi` to `rdi`, of which `rcx` is an eighth, rounded down. Changes the flags.
+///
+/// The last 4, 2 and 1 bytes are an instruction each: `rep movsb` would copy a program's word of 4 bytes byte
+/// by byte, and a read beside a write could return a value that no call wrote.
+macro_rules! copy_by_words {
+    () => {
+        "rep movsq
+        test dl, 4
+        jz 2f
+        movsd
+    2:
+        test dl, 2
+        jz 3f
+        movsw
+    3:
+        test dl, 1
+        jz 4f
+        movsb
+    4:"
+    };
+}
+pub(super) use copy_by_words;
+
 /// Copies bytes that others may read and write meanwhile.
+///
+/// Words of 8 bytes are copied whole if both ranges begin at such words. So are 1, 2, 4 or 8 bytes in all, if
+/// both places are aligned to their number.
 ///
 /// # Safety
 /// Both ranges are mapped, writable where they are written, and do not overlap.
 #[inline]
 pub unsafe fn copy_bytes(to: *mut u8, from: *const u8, bytes: usize) {
-    // SAFETY: the caller's ranges. Words are copied first, then the rest.
+    // SAFETY: the caller's ranges.
     unsafe {
-        core::arch::asm!("rep movsq", "mov rcx, {rest}", "rep movsb", rest = in(reg) bytes % 8,
-            inout("rcx") bytes / 8 => _, inout("rdi") to => _, inout("rsi") from => _,
-            options(nostack, preserves_flags));
+        core::arch::asm!(copy_by_words!(), in("rdx") bytes, inout("rcx") bytes / 8 => _, inout("rdi") to => _,
+            inout("rsi") from => _, options(nostack));
     }
 }
 
-/// Writes zeroes to bytes that others may read and write meanwhile.
+/// Writes zeroes to bytes that others may read and write meanwhile, whole words as [`copy_bytes`] does.
 ///
 /// # Safety
 /// The range is mapped and writable.
 #[inline]
 pub unsafe fn clear_bytes(to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's range. Words are written first, then the rest.
+    // SAFETY: the caller's range.
     unsafe {
-        core::arch::asm!("rep stosq", "mov rcx, {rest}", "rep stosb", rest = in(reg) bytes % 8,
-            inout("rcx") bytes / 8 => _, inout("rdi") to => _, in("rax") 0u64,
-            options(nostack, preserves_flags));
+        core::arch::asm!(
+            "rep stosq",
+            "test dl, 4",
+            "jz 2f",
+            "stosd",
+            "2:",
+            "test dl, 2",
+            "jz 3f",
+            "stosw",
+            "3:",
+            "test dl, 1",
+            "jz 4f",
+            "stosb",
+            "4:",
+            in("rdx") bytes, inout("rcx") bytes / 8 => _, inout("rdi") to => _, in("rax") 0u64, options(nostack));
     }
 }
 

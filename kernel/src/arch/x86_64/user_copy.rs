@@ -7,6 +7,8 @@
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use super::kernel_map::copy_by_words;
+
 /// Set if the CPU has SMAP. Read by the assembly below.
 static SMAP: AtomicBool = AtomicBool::new(false);
 
@@ -33,10 +35,9 @@ global_asm!(
         user_open
         mov rcx, rdx
         shr rcx, 3
-        rep movsq
-        mov ecx, edx
-        and ecx, 7
-        rep movsb
+    "#,
+    copy_by_words!(),
+    r#"
         jmp user_done
     user_load_u32:                      // rdi: from, rsi: result
         user_open
