@@ -297,6 +297,34 @@ fn a_drain_sees_an_object_that_another_core_keeps() {
     MACHINE.take();
 }
 
+/// Core 1 reviews an object after its flush, and keeps it: until the next flush it waits for nothing, and core
+/// 0 sees only that an object was kept. The drain goes on, and core 1 releases the object.
+#[test]
+fn a_drain_sees_that_another_core_has_kept_an_object() {
+    let mut world = World::new(Config { review_budget: 1, ..roomy(2) });
+    let (used, kept) = ([world.object(1), world.object(1)], world.object(1));
+    kept.keep(true);
+    used.iter().for_each(|&object| world.adjust(1, object, -1));
+    world.tick(1);
+    used.iter().for_each(|&object| world.adjust(1, object, 1));
+    world.adjust(1, kept, -1);
+    world.turns(2);
+    let world = Rc::new(world);
+    MACHINE.set(Some(world.clone()));
+    let waiting = threads::enter(CoreId::new(96));
+    waiting.on_relax(|| {
+        MACHINE.with_borrow(|world| {
+            let world = world.as_ref().unwrap();
+            (0..3).for_each(|_| _ = world.tick(1));
+            world.keep_none();
+        });
+    });
+    assert_eq!(world.refcache.garbage(), 3);
+    assert_eq!(world.refcache.drain(world.pin(0)), 0);
+    assert!(kept.is_released());
+    MACHINE.take();
+}
+
 #[test]
 fn only_a_release_keeps_an_object() {
     let world = World::new(roomy(1));

@@ -161,6 +161,11 @@ impl World {
         unsafe { (&raw mut (*name.0.as_ptr()).header).write(Header::with_sole(1, release)) }
     }
 
+    /// Makes the releases to come let their objects go.
+    pub fn keep_none(&self) {
+        self.objects.iter().for_each(|name| name.keep(false));
+    }
+
     pub fn tick(&self, core: usize) -> Tick {
         self.refcache.tick(self.pin(core))
     }
