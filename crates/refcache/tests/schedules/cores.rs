@@ -297,8 +297,8 @@ fn a_drain_sees_an_object_that_another_core_keeps() {
     MACHINE.take();
 }
 
-/// Core 1 reviews an object after its flush, and keeps it: until the next flush it waits for nothing, and core 0
-/// sees only that an object was kept. The drain goes on, and core 1 releases the object.
+/// Core 1 reviews an object after its flush, and keeps it: until the next flush it waits for nothing, and
+/// core 0 sees only that an object was kept. The drain goes on, and core 1 releases the object.
 #[test]
 fn a_drain_sees_that_another_core_has_kept_an_object() {
     let mut world = World::new(Config { review_budget: 1, ..roomy(2) });
