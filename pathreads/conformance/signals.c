@@ -529,7 +529,87 @@ static void two_signals_come_at_once(void) {
     finish(thread);
 }
 
-RULES(RULE(two_signals_come_at_once), RULE(actions_are_read_back), RULE(handlers_get_what_they_ask_for), RULE(a_handler_may_be_for_once),
+// A fault that is sent while its handler runs comes after the handler, and what it says is kept.
+static int depth, deepest;
+static void send_more(int signal, siginfo_t *information, void *context) {
+    (void)context;
+    deepest = ++depth > deepest ? depth : deepest;
+    SAY("%d of kind %d with %d\n", signal, information->si_code, information->si_code == SI_QUEUE ? information->si_value.sival_int : 0);
+    sigset_t one, old;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    if (count++ < 3) {
+        NEED(pthread_sigqueue(pthread_self(), signal, (union sigval){.sival_int = count}) == 0);
+        // A set that is put back is that of the handler.
+        NEED(sigprocmask(SIG_BLOCK, &one, &old) == 0 && sigprocmask(SIG_SETMASK, &old, NULL) == 0);
+        SAY("%d is blocked: %d\n", signal, sigismember(&old, signal));
+    }
+    depth--;
+    if (count == 2) siglongjmp(back, 1);
+}
+
+static void a_fault_sent_to_its_handler_waits(void) {
+    static int i;
+    int signals[] = {SIGSEGV, SIGBUS}, flags[] = {SA_SIGINFO, SA_SIGINFO | SA_NODEFER};
+    for (i = 0; i < 4; i++) {
+        count = deepest = depth = 0;
+        struct sigaction action = {.sa_sigaction = send_more, .sa_flags = flags[i / 2]};
+        NEED(sigaction(signals[i % 2], &action, NULL) == 0);
+        if (sigsetjmp(back, 1) == 0) raise(signals[i % 2]);
+        SAY("%d handled, %d at a time\n", count, deepest);
+    }
+}
+
+// Faults are sent to a thread from all sides while it makes calls that prepare for memory of others.
+static volatile sig_atomic_t nested, inside[2], handled[2];
+static void count_fault(int signal) {
+    int which = signal == SIGBUS;
+    nested += inside[which];
+    inside[which] = 1;
+    // Calls of a handler prepare, too.
+    struct utsname name;
+    NEED(uname(&name) == 0);
+    handled[which]++;
+    inside[which] = 0;
+}
+
+static void *call_and_map(void *with) {
+    sigset_t blocked;
+    struct utsname name;
+    int wrong = 0;
+    while (!is_at_end) {
+        NEED(uname(&name) == 0 && munmap(map_pages(2), 2 * page) == 0 && munmap(map_pages(80), 80 * page) == 0);
+        NEED(pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0);
+        for (int signal = 1; signal <= SIGRTMAX; signal++) wrong += sigismember(&blocked, signal) == 1;
+    }
+    SAY("%d times blocked\n", wrong);
+    return with;
+}
+
+static void *send_faults(void *thread) {
+    for (int i = 0; i < 3000; i++) {
+        int which = i / 7 % 2, before = handled[which];
+        NEED(munmap(map_pages(300), 300 * page) == 0);
+        NEED(pthread_kill(*(pthread_t *)thread, which ? SIGBUS : SIGSEGV) == 0);
+        // One that comes while another is pending is the same.
+        while (i % 7 == 0 && handled[which] == before) sched_yield();
+    }
+    return NULL;
+}
+
+static void sent_faults_leave_a_thread_as_it_is(void) {
+    NEED(sigaction(SIGSEGV, &(struct sigaction){.sa_handler = count_fault}, NULL) == 0);
+    NEED(sigaction(SIGBUS, &(struct sigaction){.sa_handler = count_fault}, NULL) == 0);
+    pthread_t thread = start(call_and_map, NULL), senders[2];
+    for (int i = 0; i < 2; i++) senders[i] = start(send_faults, &thread);
+    for (int i = 0; i < 2; i++) finish(senders[i]);
+    is_at_end = 1;
+    finish(thread);
+    SAY("%d in one another\n", nested);
+}
+
+RULES(RULE(two_signals_come_at_once), RULE(a_fault_sent_to_its_handler_waits),
+      RULE(sent_faults_leave_a_thread_as_it_is), RULE(actions_are_read_back), RULE(handlers_get_what_they_ask_for), RULE(a_handler_may_be_for_once),
       RULE(blocked_signals_wait), RULE(calls_work_while_all_is_blocked), RULE(a_handler_may_leave_all_blocked), RULE(a_read_restarts),
       RULE(a_read_is_interrupted), RULE(a_handler_sees_where_a_read_waits), RULE(a_handler_sees_where_ppoll_waits),
       RULE(sigsuspend_waits_for_one), RULE(sigwait_takes_one), RULE(a_thread_inherits_the_mask),
