@@ -587,12 +587,12 @@ static void *call_and_map(void *with) {
 }
 
 static void *send_faults(void *thread) {
-    for (int i = 0; i < 3000; i++) {
-        int which = i / 7 % 2, before = handled[which];
+    for (int i = 0; i < 2000; i++) {
+        int which = i / 9 % 2, before = handled[which];
         NEED(munmap(map_pages(300), 300 * page) == 0);
         NEED(pthread_kill(*(pthread_t *)thread, which ? SIGBUS : SIGSEGV) == 0);
         // One that comes while another is pending is the same.
-        while (i % 7 == 0 && handled[which] == before) sched_yield();
+        while (i % 30 == 0 && handled[which] == before) sched_yield();
     }
     return NULL;
 }
@@ -600,15 +600,42 @@ static void *send_faults(void *thread) {
 static void sent_faults_leave_a_thread_as_it_is(void) {
     NEED(sigaction(SIGSEGV, &(struct sigaction){.sa_handler = count_fault}, NULL) == 0);
     NEED(sigaction(SIGBUS, &(struct sigaction){.sa_handler = count_fault}, NULL) == 0);
-    pthread_t thread = start(call_and_map, NULL), senders[2];
-    for (int i = 0; i < 2; i++) senders[i] = start(send_faults, &thread);
-    for (int i = 0; i < 2; i++) finish(senders[i]);
+    pthread_t thread = start(call_and_map, NULL), senders[4];
+    for (int i = 0; i < 4; i++) senders[i] = start(send_faults, &thread);
+    for (int i = 0; i < 4; i++) finish(senders[i]);
     is_at_end = 1;
     finish(thread);
     SAY("%d in one another\n", nested);
 }
 
-RULES(RULE(two_signals_come_at_once), RULE(a_fault_sent_to_its_handler_waits),
+// A thread waits for any signal while another unmaps memory that both have used: no such signal is for the program.
+static void *wait_for_any(void *at) {
+    sigset_t all;
+    int signal;
+    sigfillset(&all);
+    NEED(pthread_sigmask(SIG_SETMASK, &all, NULL) == 0);
+    memset(at, 1, 70 * page);
+    waiting = gettid();
+    sem_post(&ready);
+    NEED(sigwait(&all, &signal) == 0);
+    SAY("%d\n", signal);
+    return NULL;
+}
+
+static void a_thread_that_waits_gets_no_others(void) {
+    NEED(sem_init(&ready, 0, 0) == 0);
+    for (int i = 0; i < 5; i++) {
+        unsigned char *at = map_pages(70);
+        pthread_t thread = start(wait_for_any, at);
+        sem_wait(&ready);
+        until_asleep(waiting);
+        NEED(munmap(at, 70 * page) == 0);
+        NEED(pthread_kill(thread, SIGUSR2) == 0);
+        finish(thread);
+    }
+}
+
+RULES(RULE(two_signals_come_at_once), RULE(a_thread_that_waits_gets_no_others), RULE(a_fault_sent_to_its_handler_waits),
       RULE(sent_faults_leave_a_thread_as_it_is), RULE(actions_are_read_back), RULE(handlers_get_what_they_ask_for), RULE(a_handler_may_be_for_once),
       RULE(blocked_signals_wait), RULE(calls_work_while_all_is_blocked), RULE(a_handler_may_leave_all_blocked), RULE(a_read_restarts),
       RULE(a_read_is_interrupted), RULE(a_handler_sees_where_a_read_waits), RULE(a_handler_sees_where_ppoll_waits),

@@ -271,14 +271,14 @@ pub fn set_mask(mask: u64) -> u64 {
     change_mask(SIG_SETMASK, mask)
 }
 
-/// Returns the set of blocked signals.
-pub fn mask() -> u64 {
-    change_mask(SIG_BLOCK, 0)
+/// Blocks signals, besides those that are, and returns the set before.
+pub fn block(signals: u64) -> u64 {
+    change_mask(SIG_BLOCK, signals)
 }
 
 /// Runs `f` with signals blocked that may be, and those that were blocked before.
 pub fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
-    let before = change_mask(SIG_BLOCK, !isolate::never_blocked());
+    let before = block(!isolate::never_blocked());
     let result = f();
     change_mask(SIG_SETMASK, before);
     result

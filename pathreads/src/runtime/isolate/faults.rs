@@ -14,8 +14,8 @@
 //! 1. *The place decides*, and no mark that would be set a moment too late. The last thing that the assembly
 //!    does on the way out is to look at [`HELD`]. A fault that comes before that instruction is held back
 //!    and seen by it. A fault that comes afterwards is handled where it comes.
-//! 2. *[`send_again`] leaves both signals blocked*, and the call that follows in assembly unblocks them:
-//!    there the kernel delivers, where nothing of the runtime is under way.
+//! 2. *[`send_again`] leaves all signals blocked*. The call that follows in assembly blocks those from before
+//!    only: there the kernel delivers, where nothing of the runtime is under way.
 //! 3. *Stubs for the two begin with both blocked*, and no handler runs in itself unless the program asks for
 //!    that. So faults that are sent faster than they are handled do not fill the stack.
 //! 4. *[`DEFERRED`] is a part of the set of blocked signals that the program sees.* A handler's context has
@@ -31,13 +31,13 @@ use crate::entry::{self, Frame};
 use crate::sys::{self, harmless, nr};
 use crate::{sigaction, user};
 
-use super::{SIGBUS, SIGSEGV, is_on, own_thread};
+use super::{SIGBUS, SIGSEGV, is_on, never_blocked, own_thread};
 
 /// The set of the two signals.
 pub const FAULTS: u64 = 1 << (SIGBUS - 1) | 1 << (SIGSEGV - 1);
 
-/// The same, for the assembly that unblocks them.
-pub static FAULTS_SET: u64 = FAULTS;
+/// The signals that were blocked before [`send_again`], without the two.
+pub static SET_BEFORE: AtomicU64 = AtomicU64::new(0);
 
 /// The set of signals that are held back.
 pub static HELD: AtomicU32 = AtomicU32::new(0);
@@ -86,11 +86,11 @@ fn keep(information: &Information) {
     }
 }
 
-/// Sends the signals again that were held back and may come now. Leaves both blocked until the next call,
-/// which is in `entry`.
+/// Sends the signals again that were held back and may come now. Leaves all blocked that may be, and the two,
+/// until the next call in `entry`.
 pub extern "C" fn send_again() {
-    const SIG_BLOCK: u64 = 0;
-    let _ = harmless!(nr::SIGPROCMASK, SIG_BLOCK, &raw const FAULTS_SET as u64, 0, 8);
+    let before = sys::block(!never_blocked() | FAULTS);
+    SET_BEFORE.store(before & !FAULTS, Ordering::Relaxed);
     let deferred = DEFERRED.load(Ordering::Relaxed);
     let held = HELD.fetch_and(deferred, Ordering::Relaxed) & !deferred;
     // A member is a process with one thread that runs the program.
@@ -125,7 +125,7 @@ pub fn note_mask(frame: &mut Frame) {
     let new = if new_at == 0 { Ok([0]) } else { user::words(new_at) };
     // A wrong address is left to the kernel.
     let Ok([new]) = new else { return };
-    if old_at != 0 && user::write_words(old_at, &[sys::mask() | u64::from(deferred)]).is_ok() {
+    if old_at != 0 && user::write_words(old_at, &[sys::block(0) | u64::from(deferred)]).is_ok() {
         frame.call[3] = 0;
     }
     match how {
