@@ -505,7 +505,7 @@ static void *call_all_the_time(void *with) {
 }
 
 // Has two timers send a signal each at the same time, again and again.
-static void *be_sent_two(void *with) {
+static void send_two_often(void) {
     struct timespec now;
     NEED(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
     now.tv_sec++;
@@ -517,6 +517,10 @@ static void *be_sent_two(void *with) {
         NEED(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
         NEED(timer_settime(timer, TIMER_ABSTIME, &time, NULL) == 0);
     }
+}
+
+static void *be_sent_two(void *with) {
+    send_two_often();
     return call_all_the_time(with);
 }
 
@@ -527,6 +531,32 @@ static void two_signals_come_at_once(void) {
     for (int i = 0; i < 5000; i++) NEED(munmap(map_pages(300), 300 * page) == 0);
     is_at_end = 1;
     finish(thread);
+}
+
+// The same on a stack that ends soon, as those of Go. There is no memory for all that the calls would like.
+static void *be_sent_two_on_little_stack(void *with) {
+    static char room[64 << 10];
+    unsigned char *pages = map_pages(3);
+    struct utsname name;
+    NEED(mprotect(pages, page, PROT_NONE) == 0);
+    NEED(sigaltstack(&(stack_t){.ss_sp = room, .ss_size = sizeof room}, NULL) == 0);
+    send_two_often();
+    while (!is_at_end) NEED(call_on(pages + page + 1600, SYS_uname, (long)&name, 0, 0, 0) == 0);
+    return with;
+}
+
+static void two_signals_need_little_stack(void) {
+    for (int i = 0; i < 2; i++) {
+        struct sigaction action = {.sa_handler = count_each, .sa_flags = SA_ONSTACK};
+        NEED(sigaction(SIGRTMIN + i, &action, NULL) == 0);
+    }
+    NEED(sigaction(SIGSEGV, &(struct sigaction){.sa_handler = count_signal, .sa_flags = SA_ONSTACK}, NULL) == 0);
+    pthread_t thread = start(be_sent_two_on_little_stack, NULL);
+    while (!counts[0] || !counts[1]) sched_yield();
+    for (int i = 0; i < 5000; i++) NEED(munmap(map_pages(300), 300 * page) == 0);
+    is_at_end = 1;
+    finish(thread);
+    SAY("%d faults\n", count);
 }
 
 // A fault that is sent while its handler runs comes after the handler, and what it says is kept.
@@ -635,7 +665,7 @@ static void a_thread_that_waits_gets_no_others(void) {
     }
 }
 
-RULES(RULE(two_signals_come_at_once), RULE(a_thread_that_waits_gets_no_others), RULE(a_fault_sent_to_its_handler_waits),
+RULES(RULE(two_signals_come_at_once), RULE(two_signals_need_little_stack), RULE(a_thread_that_waits_gets_no_others), RULE(a_fault_sent_to_its_handler_waits),
       RULE(sent_faults_leave_a_thread_as_it_is), RULE(actions_are_read_back), RULE(handlers_get_what_they_ask_for), RULE(a_handler_may_be_for_once),
       RULE(blocked_signals_wait), RULE(calls_work_while_all_is_blocked), RULE(a_handler_may_leave_all_blocked), RULE(a_read_restarts),
       RULE(a_read_is_interrupted), RULE(a_handler_sees_where_a_read_waits), RULE(a_handler_sees_where_ppoll_waits),

@@ -174,14 +174,17 @@ pub fn show(context: &mut Context, information: &mut Information, prepared: u64)
 
 /// Has the program make a call again that was being prepared. Two signals may come at once: then the kernel
 /// has put this one's frame where the other's handler begins, and the preparation is what the other one has
-/// interrupted.
+/// interrupted. If that one is the fault of a copy, its stub ends the copy at this place, and the preparation
+/// goes on.
 fn end_preparation(context: &mut Context, prepared: u64) {
-    let mut context = context;
+    let (mut context, mut is_other) = (context, false);
     while (address(&signal_stubs)..address(&deliver_taken)).contains(&context.rip) {
         // SAFETY: there a handler has got its third argument and not changed it, which is its context.
         context = unsafe { &mut *(context.rdx as *mut Context) };
+        is_other = true;
     }
-    if isolate::calls::is_preparing(context.rip) {
+    let is_copy = is_other && context.rip == address(&user_copying);
+    if !is_copy && isolate::calls::is_preparing(context.rip) {
         // SAFETY: the frame lies on the stack of the call, above all that the handlers use.
         restore(context, unsafe { &*(prepared as *const Frame) }, None);
     }
