@@ -618,11 +618,8 @@ static void *call_and_map(void *with) {
 
 static void *send_faults(void *thread) {
     for (int i = 0; i < 2000; i++) {
-        int which = i / 9 % 2, before = handled[which];
         NEED(munmap(map_pages(300), 300 * page) == 0);
-        NEED(pthread_kill(*(pthread_t *)thread, which ? SIGBUS : SIGSEGV) == 0);
-        // One that comes while another is pending is the same.
-        while (i % 30 == 0 && handled[which] == before) sched_yield();
+        NEED(pthread_kill(*(pthread_t *)thread, i / 9 % 2 ? SIGBUS : SIGSEGV) == 0);
     }
     return NULL;
 }
@@ -635,7 +632,7 @@ static void sent_faults_leave_a_thread_as_it_is(void) {
     for (int i = 0; i < 4; i++) finish(senders[i]);
     is_at_end = 1;
     finish(thread);
-    SAY("%d in one another\n", nested);
+    SAY("%d in one another, %d\n", nested, handled[0] > 0 && handled[1] > 0);
 }
 
 // A thread waits for any signal while another unmaps memory that both have used: no such signal is for the program.
