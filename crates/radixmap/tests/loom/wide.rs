@@ -29,6 +29,28 @@ fn a_group_is_alike_but_for_a_second_word_under_a_look() {
     });
 }
 
+/// The same for the last two slots, whose second words become the same: neither may hide the other.
+#[test]
+fn a_group_is_alike_but_for_two_second_words_under_a_look() {
+    model(2, || {
+        let world = World::new(2).filled(0..2, ALIKE + 5).filled(2..4, 3);
+        let world = race(
+            world,
+            |world| world.add_wide(0, 2..4, ALIKE + 4),
+            |world| {
+                let mut seen = [0; 8];
+                let _all = world.map.look(&pin(1), KEYS, u64::MAX, |keys, Twin(value)| {
+                    keys.for_each(|key| seen[key as usize] = value);
+                    ControlFlow::<()>::Continue(())
+                });
+                let known = seen[2..4].iter().all(|value| [3, ALIKE + 7].contains(value));
+                assert!(seen[..2] == [ALIKE + 5; 2] && known, "{seen:?}");
+            },
+        );
+        world.end(2);
+    });
+}
+
 /// Two slots have the same value and make a run. The first expands between the look at the run and the step
 /// into it. The leaf has the keys of the first slot only, and the range that is asked for ends in the second.
 #[test]
