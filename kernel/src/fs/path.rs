@@ -167,7 +167,7 @@ pub fn of(directory: &StaticOrArc<Node>) -> Result<Vec<u8>, Errno> {
         if parent.is(&at) {
             break;
         }
-        prepend(&mut path, parent.names()?.name_of(&at).ok_or(Errno::ENOENT)?)?;
+        prepend(&mut path, &parent.names()?.name_of(&at)?)?;
         at = parent;
     }
     if path.is_empty() {

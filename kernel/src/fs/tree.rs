@@ -3,23 +3,26 @@
 //! | lock | guards | held by |
 //! |---|---|---|
 //! | [`TREE`] | the parent of each directory | removing or moving a name that may be a directory |
-//! | a directory's names | its entries, and whether it takes new ones | one look or change |
+//! | a directory's names | its entries, and whether it takes new ones | one change or listing |
 //!
-//! The files that boot makes outside `/tmp` are immutable afterwards, and looking them up takes no lock.
+//! Looking names up takes no lock. The files that boot makes outside `/tmp` are immutable afterwards.
 //!
 //! 1. Only a holder of `TREE` locks the names of several directories at once, so their order does not
 //!    matter. They are different directories: the replaced one is not above the moved one.
 //! 2. A directory that was removed has no links and is empty. Both are checked and set under its names'
 //!    lock, so nothing is ever added to it again (ENOENT).
-//! 3. Nodes are dropped after the locks are released, because freeing a big file takes a while.
+//! 3. A node loses the reference of its name after a grace period of RCU, because look-ups use it uncounted.
+//! 4. A name that `rename` moves is found at one of its two places at each moment: look-ups in both
+//!    directories wait while the name is at both, which takes two stores and perhaps an allocation.
 
 use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::file::RENAME_NOREPLACE;
+use percore::pin;
 use sync::SpinLock;
 
-use super::directory::Entries;
+use super::directory::{self, Change};
 use super::memory_file::MemoryFile;
 use super::node::{Node, Volume};
 use super::path::Found;
@@ -33,13 +36,14 @@ static TREE: SpinLock<()> = SpinLock::new(());
 /// # Errors
 /// ENOENT if the directory was removed, EEXIST, EROFS, ENOMEM.
 pub fn attach(directory: &StaticOrArc<Node>, name: &[u8], node: &StaticOrArc<Node>) -> Result<(), Errno> {
-    let mut names = directory.names_to_change()?;
+    let pin = pin();
+    let mut names = directory.names_to_change(&pin)?;
     if directory.links() == 0 {
         return Err(Errno::ENOENT);
     }
-    names.insert(name, node.clone())?;
-    // Still under the lock of the names: no task finds a directory without a parent.
+    // First, because look-ups take no lock: no task finds a directory without a parent.
     node.set_parent(directory.downgrade());
+    names.insert(name, node.clone())?;
     directory.touch();
     Ok(())
 }
@@ -53,9 +57,14 @@ pub fn freeze(directory: &StaticOrArc<Node>) -> Result<(), Errno> {
             continue;
         }
         at.freeze();
-        for entry in at.names().iter().flat_map(|names| names.after(0)) {
-            fallible::push(&mut left, entry.node.clone())?;
+        let mut pushed = Ok(());
+        if let Ok(names) = at.names() {
+            names.after(0, &mut |_, entry| {
+                pushed = fallible::push(&mut left, entry.node.clone());
+                pushed.is_ok()
+            });
         }
+        pushed?;
     }
     Ok(())
 }
@@ -131,15 +140,14 @@ pub fn unlink(at: &Found) -> Result<(), Errno> {
         return Err(Errno::EISDIR);
     }
     at.parent.must_be_writable()?;
-    let mut names = at.parent.names_to_change()?;
+    let pin = pin();
+    let mut names = at.parent.names_to_change(&pin)?;
     if !names.get(&at.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
     }
-    let removed = names.remove(&at.name);
+    names.remove(&at.name);
     node.remove_link();
     at.parent.touch();
-    drop(names);
-    drop(removed);
     Ok(())
 }
 
@@ -155,8 +163,9 @@ pub fn remove_directory(at: &Found) -> Result<(), Errno> {
     if !node.is_directory() {
         return Err(Errno::ENOTDIR);
     }
+    let pin = pin();
     let _tree = TREE.lock();
-    let mut names = at.parent.names_to_change()?;
+    let mut names = at.parent.names_to_change(&pin)?;
     if !names.get(&at.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
     }
@@ -171,7 +180,8 @@ pub fn remove_directory(at: &Found) -> Result<(), Errno> {
 /// # Errors
 /// ENOTEMPTY, EROFS.
 fn retire(directory: &StaticOrArc<Node>) -> Result<(), Errno> {
-    let names = directory.names_to_change()?;
+    let pin = pin();
+    let names = directory.names_to_change(&pin)?;
     if !names.is_empty() {
         return Err(Errno::ENOTEMPTY);
     }
@@ -193,7 +203,7 @@ pub fn rename(from: &Found, to: &Found, flags: u32) -> Result<(), Errno> {
     if (from.slash || to.slash) && !node.is_directory() {
         return Err(Errno::ENOTDIR);
     }
-    let tree = TREE.lock();
+    let _tree = TREE.lock();
     if node.is_directory() && is_inside(&to.parent, node) {
         return Err(Errno::EINVAL);
     }
@@ -201,51 +211,44 @@ pub fn rename(from: &Found, to: &Found, flags: u32) -> Result<(), Errno> {
     if to.parent.lookup(&to.name).is_ok_and(|above| is_inside(&from.parent, &above)) {
         return Err(Errno::ENOTEMPTY);
     }
-    let replaced = exchange(from, to, node, flags)?;
+    exchange(from, to, node, flags)?;
     node.set_parent(to.parent.downgrade());
     from.parent.touch();
     to.parent.touch();
-    drop(tree);
-    drop(replaced);
     Ok(())
 }
 
-fn exchange(
-    from: &Found,
-    to: &Found,
-    node: &StaticOrArc<Node>,
-    flags: u32,
-) -> Result<Option<StaticOrArc<Node>>, Errno> {
-    let mut old = from.parent.names_to_change()?;
+fn exchange(from: &Found, to: &Found, node: &StaticOrArc<Node>, flags: u32) -> Result<(), Errno> {
+    let pin = pin();
+    let mut old = from.parent.names_to_change(&pin)?;
     if !old.get(&from.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
     }
     let mut elsewhere = match from.parent.is(&to.parent) {
         true => None,
-        false => Some(to.parent.names_to_change()?),
+        false => Some(to.parent.names_to_change(&pin)?),
     };
-    let new = elsewhere.as_deref_mut().unwrap_or(&mut old);
+    let moving = (old.begin_move(), elsewhere.as_ref().map(Change::begin_move));
+    let new = elsewhere.as_mut().unwrap_or(&mut old);
     let is_same = new.get(&to.name).is_some_and(|named| named.is(node));
     if is_same && flags & RENAME_NOREPLACE == 0 {
-        return Ok(None);
+        return Ok(());
     }
-    let replaced = place(new, to, node, flags)?;
+    place(new, to, node, flags)?;
     old.remove(&from.name);
-    Ok(replaced)
+    drop(moving);
+    Ok(())
 }
 
-fn place(
-    names: &mut Entries,
-    to: &Found,
-    node: &StaticOrArc<Node>,
-    flags: u32,
-) -> Result<Option<StaticOrArc<Node>>, Errno> {
+fn place(names: &mut Change<'_>, to: &Found, node: &StaticOrArc<Node>, flags: u32) -> Result<(), Errno> {
     if to.parent.links() == 0 {
         return Err(Errno::ENOENT);
     }
     let Some(victim) = names.get(&to.name) else {
-        return names.insert(&to.name, node.clone()).map(|()| None);
+        return names.insert(&to.name, node.clone());
     };
+    // Nothing can fail any more when the victim has lost its link.
+    let entry = directory::spare(&to.name, node.clone())?;
     match (node.is_directory(), victim.is_directory()) {
         _ if flags & RENAME_NOREPLACE != 0 => return Err(Errno::EEXIST),
         (true, false) => return Err(Errno::ENOTDIR),
@@ -253,7 +256,8 @@ fn place(
         (true, true) => retire(victim)?,
         (false, false) => victim.remove_link(),
     }
-    Ok(names.replace(&to.name, node.clone()))
+    names.replace(&to.name, entry);
+    Ok(())
 }
 
 /// Returns whether `directory` is `above` or somewhere below it. The caller holds `TREE`.

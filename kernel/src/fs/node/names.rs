@@ -2,10 +2,10 @@
 
 use abi::Errno;
 use abi::file::S_IFDIR;
-use sync::{FreezeLock, Look, SpinGuard};
+use percore::{Pinned, pin};
 
 use super::{Body, Node};
-use crate::fs::directory::Entries;
+use crate::fs::directory::{Change, Entries};
 use crate::mm::static_or_arc::{StaticOrArc, StaticOrWeak};
 
 /// An entry of a listing.
@@ -21,64 +21,60 @@ pub struct Listed<'a> {
 }
 
 impl Node {
-    fn entries(&self) -> Result<&FreezeLock<Entries>, Errno> {
-        match &self.body {
-            Body::Directory { names, .. } => Ok(names),
-            Body::Folder(_) => Err(Errno::EROFS),
-            _ => Err(Errno::ENOTDIR),
-        }
-    }
-
-    /// Returns the names in it, for reading.
+    /// Returns the names in it.
     ///
     /// # Errors
     /// ENOTDIR unless it is a directory, EROFS for those of `/proc`, which are generated.
-    pub fn names(&self) -> Result<Look<'_, Entries>, Errno> {
-        self.entries().map(FreezeLock::look)
+    pub fn names(&self) -> Result<&Entries, Errno> {
+        match &self.body {
+            Body::Directory(directory) => Ok(&directory.names),
+            Body::Folder(_) => Err(Errno::EROFS),
+            _ => Err(Errno::ENOTDIR),
+        }
     }
 
     /// Locks the names in it for a change.
     ///
     /// # Errors
     /// As above, and EROFS if boot made them.
-    pub fn names_to_change(&self) -> Result<SpinGuard<'_, Entries>, Errno> {
-        self.entries()?.change().ok_or(Errno::EROFS)
+    pub fn names_to_change<'a>(&'a self, pin: &'a Pinned) -> Result<Change<'a>, Errno> {
+        self.names()?.change(pin)
     }
 
-    /// Makes this directory and its names immutable: looking at them then writes no cache line.
+    /// Makes this directory and its names immutable: listing them then writes no cache line.
     pub fn freeze(&self) {
-        if let Body::Directory { names, parent, .. } = &self.body {
-            names.freeze();
-            parent.freeze();
+        if let Body::Directory(directory) = &self.body {
+            directory.names.freeze();
+            directory.parent.freeze();
         }
     }
 
     /// Returns the directory that this directory is in, or was in when it was removed.
     pub fn parent(&self) -> Option<StaticOrArc<Node>> {
         match &self.body {
-            Body::Directory { parent, .. } => parent.look().upgrade(),
+            Body::Directory(directory) => directory.parent.look().upgrade(),
             Body::Folder(folder) => folder.parent(),
             _ => None,
         }
     }
 
     /// Sets the directory that this directory is in.
-    pub fn set_parent(&self, directory: StaticOrWeak<Node>) {
-        if let Body::Directory { parent, .. } = &self.body {
-            let _old = parent.change().map(|mut parent| core::mem::replace(&mut *parent, directory));
+    pub fn set_parent(&self, new: StaticOrWeak<Node>) {
+        if let Body::Directory(directory) = &self.body {
+            let _old = directory.parent.change().map(|mut parent| core::mem::replace(&mut *parent, new));
         }
     }
 
     /// Keeps the parent alive as long as this directory, which was removed from it.
     pub fn keep_parent(&self) {
-        if let Body::Directory { removed_from, .. } = &self.body {
-            *removed_from.lock() = self.parent();
+        if let Body::Directory(directory) = &self.body {
+            *directory.removed_from.lock() = self.parent();
         }
     }
 
     fn take_removed_from(&mut self) -> Option<StaticOrArc<Node>> {
         match &self.body {
-            Body::Directory { removed_from, .. } => removed_from.lock().take(),
+            Body::Directory(directory) => directory.removed_from.lock().take(),
             _ => None,
         }
     }
@@ -86,7 +82,7 @@ impl Node {
     /// Returns the node called `name`, which is neither `.` nor `..`, in this directory.
     fn entry(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
         match &self.body {
-            Body::Directory { names, .. } => names.look().get(name).cloned().ok_or(Errno::ENOENT),
+            Body::Directory(directory) => directory.names.peek(&pin(), name).cloned().ok_or(Errno::ENOENT),
             Body::Folder(folder) => folder.lookup(name),
             _ => Err(Errno::ENOTDIR),
         }
@@ -102,10 +98,10 @@ impl Node {
         }
         match &self.body {
             Body::Folder(folder) => folder.list(position.max(2), show),
-            _ => {
-                let names = self.names()?;
-                list_entries(&names, position, show)
-            }
+            _ => self.names()?.after(position, &mut |position, entry| {
+                let (ino, kind) = (entry.node.ino, entry.node.kind());
+                show(Listed { name: &entry.name, ino, kind, position })
+            }),
         }
         Ok(())
     }
@@ -129,16 +125,6 @@ impl StaticOrArc<Node> {
             b"." | b"" if self.is_directory() => Ok(self.clone()),
             b".." if self.is_directory() => self.parent().ok_or(Errno::ENOENT),
             _ => self.entry(name),
-        }
-    }
-}
-
-fn list_entries(names: &Entries, position: u64, show: &mut dyn FnMut(Listed<'_>) -> bool) {
-    for entry in names.after(position) {
-        let node = &entry.node;
-        let listed = Listed { name: &entry.name, ino: node.ino, kind: node.kind(), position: entry.key };
-        if !show(listed) {
-            break;
         }
     }
 }
