@@ -21,7 +21,7 @@
 //! | fork + `FORK` | several values had these digits | 0, when the fork has become empty |
 //!
 //! There is no table to grow: a change allocates and writes what lies between two values whose hashes begin
-//! with the same digits, a fork or two usually and [`LEVELS`] at most, however many values there are.
+//! with the same digits. That is a fork or two usually, and `LEVELS` at most, however many values there are.
 //!
 //! Invariants:
 //! 1. One writer at a time, by the trie's lock. Each change of a slot is one store, which publishes something
@@ -29,19 +29,20 @@
 //! 2. A value that stays is found by every search: its leaf stays in its slot, or moves into a fork that
 //!    leads to it when the slot's store publishes the fork. It never moves up. A replaced value's slot goes
 //!    from one leaf to the other.
-//! 3. A fork that is taken out is empty, and stays so. A search in it began before that, so it may miss values
+//! 3. A fork that is taken out is empty, and stays so. A search in it began before that. It may miss values
 //!    that come afterwards, as if it had ended earlier.
 //! 4. Leaves and forks that were taken out are retired in the one domain of all readers. So what a search
 //!    finds lives until the reader's core is quiescent.
 //! 5. A value that moves from one hash to another, or to another trie, is found at one of the two places, as
-//!    if both changed in one step: a writer makes the changes inside [`Change::begin_move`], and a search that
-//!    overlaps with that is repeated.
+//!    if both changed in one step. A writer stores the new place first and makes the changes inside
+//!    [`Change::begin_move`], and a search that begins meanwhile waits. So a search that finds one of the
+//!    stores of a move is followed only by searches that find all of them. A search that began before the
+//!    move may find it done or not, as if it had ended at its beginning.
 //!
 //! Orderings: slots are stored with Release and loaded with Acquire, so that what they lead to is complete.
-//! `moves` is odd while values move. It is a sequence lock: the writer makes it odd, and a Release fence
-//! stands before its stores. A reader that has loaded one of these stores has an Acquire fence before it loads
-//! `moves` again, so it finds it changed. The store that makes it even is a Release, and pairs with the
-//! Acquire by which a search begins, so that a search which does not repeat finds all stores of the move.
+//! They also order `moving`: it is set before the first slot is stored, so a reader that has found this
+//! store finds it set, or finds a later value. Clearing it is a Release, and pairs with the Acquire by which
+//! a search begins, so that the search finds all stores of the move.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -50,7 +51,7 @@ use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
 use percore::Pinned;
-use sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+use sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use sync::{FreezeLock, Look, SpinGuard};
 
 use crate::Domain;
@@ -147,7 +148,7 @@ struct Slot<V> {
     _leads_to: PhantomData<V>,
 }
 
-/// What a slot holds.
+/// The content of a slot.
 enum Seen<V> {
     Nothing,
     Leaf(NonNull<Leaf<V>>),
@@ -195,8 +196,8 @@ fn digit(key: u64, shift: u32) -> usize {
 struct Top<V> {
     /// The first of [`FAN`] lines, or null as long as there was no value.
     root: AtomicPtr<Line<Slot<V>>>,
-    /// Odd while values move.
-    moves: AtomicU64,
+    /// Set while values move.
+    moving: AtomicBool,
 }
 
 /// Values by hash. See the module.
@@ -215,7 +216,7 @@ impl<V> Trie<V> {
     sync::const_unless_loom! {
         /// Makes a trie without values. It allocates nothing.
         pub fn new() -> Self {
-            let top = Top { root: AtomicPtr::new(ptr::null_mut()), moves: AtomicU64::new(0) };
+            let top = Top { root: AtomicPtr::new(ptr::null_mut()), moving: AtomicBool::new(false) };
             Self { top: Line(top), writers: Line(FreezeLock::new(())), _owns: PhantomData }
         }
     }
@@ -276,20 +277,12 @@ impl<V> Trie<V> {
     /// long as the result is used.
     #[inline]
     pub unsafe fn find<'a>(&'a self, _pin: &'a Pinned, hash: u64, is: impl Fn(&V) -> bool) -> Option<&'a V> {
-        loop {
-            // Acquire, and the fence below: see the module.
-            let moves = self.top.0.moves.load(Ordering::Acquire);
-            if moves.is_multiple_of(2) {
-                // SAFETY: the caller's promise, by invariant 4.
-                let found = unsafe { self.search(hash, &is).map(|(_, leaf)| &(*leaf.as_ptr()).value) };
-                fence(Ordering::Acquire);
-                // Relaxed: ordered by the fence.
-                if self.top.0.moves.load(Ordering::Relaxed) == moves {
-                    return found;
-                }
-            }
+        // Acquire: see the module.
+        while self.top.0.moving.load(Ordering::Acquire) {
             percore::relax();
         }
+        // SAFETY: the caller's promise, by invariant 4.
+        unsafe { self.search(hash, &is).map(|(_, leaf)| &(*leaf.as_ptr()).value) }
     }
 
     /// Returns whether there is no value. The caller keeps writers out.
@@ -413,23 +406,23 @@ pub struct Change<'a, V> {
 /// Values move as long as this lives.
 #[must_use = "values move while this lives"]
 #[derive(Debug)]
-pub struct Moving<'a>(&'a AtomicU64);
+pub struct Moving<'a>(&'a AtomicBool);
 
 impl Drop for Moving<'_> {
     fn drop(&mut self) {
-        // Relaxed load: the lock's holder alone writes it. Release: see the module.
-        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Release);
+        // Release: see the module.
+        self.0.store(false, Ordering::Release);
     }
 }
 
 impl<'a, V: Send + Sync + 'static> Change<'a, V> {
-    /// Makes searches wait until the result is dropped, which the caller does before it drops this.
+    /// Makes searches that begin from now on wait until the result is dropped. The caller drops it before
+    /// this, and looks at nothing meanwhile that takes long.
     pub fn begin_move(&self) -> Moving<'a> {
-        let moves = &self.trie.top.0.moves;
-        // Relaxed: the fence orders it, see the module.
-        moves.store(moves.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        fence(Ordering::Release);
-        Moving(moves)
+        let moving = &self.trie.top.0.moving;
+        // Relaxed: the stores of slots order it, see the module.
+        moving.store(true, Ordering::Relaxed);
+        Moving(moving)
     }
 
     /// Returns whether there is no value.
@@ -472,8 +465,8 @@ impl<'a, V: Send + Sync + 'static> Change<'a, V> {
         Ok(())
     }
 
-    /// Replaces the value with the hash of `spare` for which `is` returns true. Returns `spare` if there is no
-    /// such value.
+    /// Replaces the value with the hash of `spare` for which `is` returns true. Returns `spare` if there is
+    /// no such value.
     pub fn replace(&mut self, mut spare: Spare<V>, is: impl Fn(&V) -> bool) -> Option<Spare<V>> {
         // SAFETY: the lock keeps all leaves and forks.
         let Some((slot, old)) = (unsafe { self.trie.search(spare.0.key, &is) }) else { return Some(spare) };
