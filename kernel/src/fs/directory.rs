@@ -1,8 +1,8 @@
 //! The names in a directory.
 //!
-//! They are in a trie by a hash of the name (`rcu::Trie`), which look-ups only read. A look-up of a name, there
-//! or not, takes no lock and writes nothing. Changes and listings take the directory's lock, unless boot made
-//! the directory.
+//! They are in a trie by a hash of the name (`rcu::Trie`), which look-ups only read. A look-up of a name,
+//! there or not, takes no lock and writes nothing. Changes and listings take the directory's lock, unless
+//! boot made the directory.
 //!
 //! A name's key in the trie is also the position from which `getdents64` goes on. So a position stays valid
 //! however many names come and go.
@@ -65,8 +65,8 @@ impl Entries {
         self.0.freeze();
     }
 
-    /// Returns the node called `name`. The caller uses it only until the core sleeps or is quiescent. If names
-    /// move to another place meanwhile, it waits until they have moved.
+    /// Returns the node called `name`. The caller uses it only until the core sleeps or is quiescent. If
+    /// names move to another place meanwhile, it waits until they have moved.
     #[inline]
     pub fn peek<'a>(&'a self, pin: &'a Pinned, name: &[u8]) -> Option<&'a StaticOrArc<Node>> {
         lending::find(pin, &self.0, hash_of(name), is(name)).map(|entry| &entry.node)
@@ -141,7 +141,8 @@ impl<'a> Change<'a> {
         self.0.is_empty()
     }
 
-    /// Makes look-ups wait until the result is dropped, which the caller does before it drops this.
+    /// Makes look-ups wait until the result is dropped, which the caller does before it drops this. It gives
+    /// names their new places before it takes the old ones away.
     pub fn begin_move(&self) -> Moving<'a> {
         self.0.begin_move()
     }

@@ -79,8 +79,14 @@ impl FsContext {
     }
 
     /// Looks `path` up, from `start` unless it is absolute.
-    pub fn find(&self, start: &StaticOrArc<Node>, path: &[u8], follow: bool) -> Result<Found, Errno> {
-        path::find(&self.root, start, path, follow)
+    pub fn find<'a>(
+        &'a self,
+        pin: &'a Pinned,
+        start: &'a StaticOrArc<Node>,
+        path: &[u8],
+        follow: bool,
+    ) -> Result<Found<'a>, Errno> {
+        path::find(pin, &self.root, start, path, follow)
     }
 
     /// Sets the umask and returns the old one.

@@ -50,6 +50,7 @@ pub mod readiness;
 pub mod tree;
 
 use abi::Errno;
+use percore::pin;
 use sync::SetOnce;
 
 pub use budget::numbers as budget;
@@ -112,6 +113,6 @@ pub fn boot_file(path: &str) -> Result<&'static [u8], Errno> {
 /// # Errors
 /// ENOENT if there is none, and those of [`Executable::open`].
 pub fn program(path: &[u8]) -> Result<Executable, Errno> {
-    let root = root();
-    Executable::found(path::find(&root, &root, path, true)?)
+    let (pin, root) = (pin(), root());
+    Executable::found(path::find(&pin, &root, &root, path, true)?)
 }

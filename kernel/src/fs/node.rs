@@ -61,28 +61,26 @@ pub struct Directory {
 
 /// A file, directory or link.
 ///
-/// The counts of references stand before a node and change when it is looked up. So the fields that a call
-/// reads through a descriptor begin on the next cache line.
+/// The counts of references stand on the cache line before a node, and change when it is opened. On the first
+/// line of the node is what a call reads through a descriptor, and the second changes with the file and its
+/// names.
 #[repr(C)]
 pub struct Node {
-    changed_ns: AtomicU64,
-    links: AtomicU32,
-    _apart: [u8; APART],
     permissions: AtomicU32,
     volume: Volume,
     ino: u64,
     body: Body,
+    status: Status,
 }
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
-/// Bytes of the counts of an `Arc`.
-const COUNTS: usize = 2 * size_of::<usize>();
-/// Bytes that fill the line of the counts.
-const APART: usize = LINE - COUNTS - size_of::<AtomicU64>() - size_of::<AtomicU32>();
-const _: () = assert!(COUNTS + offset_of!(Node, permissions) == LINE);
-/// Slabs of this size begin on a cache line.
-const _: () = assert!(COUNTS + size_of::<Node>() <= 256);
+/// The part of a node that changes with the file and its names, and that `stat` reads.
+#[repr(align(64))]
+struct Status {
+    changed_ns: AtomicU64,
+    links: AtomicU32,
+}
+
+const _: () = assert!(offset_of!(Node, status) == align_of::<Status>());
 
 /// Per core, the number of nodes that it has made: cores that make nodes share no cache line. Relaxed
 /// everywhere in this file: numbers, times and permissions order nothing.
@@ -103,9 +101,10 @@ impl Node {
 
     fn numbered(ino: u64, volume: Volume, permissions: u32, body: Body) -> Result<StaticOrArc<Self>, Errno> {
         fallible::arc(Self {
-            changed_ns: AtomicU64::new(arch::wall_ns()),
-            links: AtomicU32::new(if matches!(body, Body::Directory(_)) { 2 } else { 1 }),
-            _apart: [0; APART],
+            status: Status {
+                changed_ns: AtomicU64::new(arch::wall_ns()),
+                links: AtomicU32::new(if matches!(body, Body::Directory(_)) { 2 } else { 1 }),
+            },
             permissions: AtomicU32::new(permissions & 0o7777),
             volume,
             ino,
@@ -195,7 +194,7 @@ impl Node {
 
     /// Sets the time of its last change.
     pub fn set_changed(&self, ns: u64) {
-        self.changed_ns.store(ns, Ordering::Relaxed);
+        self.status.changed_ns.store(ns, Ordering::Relaxed);
     }
 
     /// Sets the time of its last change to now.
@@ -205,28 +204,28 @@ impl Node {
 
     /// Returns the number of hard links, which is 0 once its last name is gone.
     pub fn links(&self) -> u32 {
-        self.links.load(Ordering::Relaxed)
+        self.status.links.load(Ordering::Relaxed)
     }
 
     /// Counts one more name.
     pub fn add_link(&self) {
-        self.links.fetch_add(1, Ordering::Relaxed);
+        self.status.links.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts one name less.
     pub fn remove_link(&self) {
-        self.links.fetch_sub(1, Ordering::Relaxed);
+        self.status.links.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Sets the number of names to 0.
     pub fn forget_links(&self) {
-        self.links.store(0, Ordering::Relaxed);
+        self.status.links.store(0, Ordering::Relaxed);
     }
 
     /// Returns what `stat` reports.
     pub fn stat(&self) -> Stat {
         let size = self.size();
-        let changed = Timespec::from_ns(self.changed_ns.load(Ordering::Relaxed));
+        let changed = Timespec::from_ns(self.status.changed_ns.load(Ordering::Relaxed));
         let (major, minor) = self.content().map_or((0, 0), Content::device);
         Stat {
             dev: self.volume as u64,

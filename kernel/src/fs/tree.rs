@@ -69,13 +69,13 @@ pub fn freeze(directory: &StaticOrArc<Node>) -> Result<(), Errno> {
     Ok(())
 }
 
-fn create(at: &Found, node: Result<StaticOrArc<Node>, Errno>) -> Result<StaticOrArc<Node>, Errno> {
+fn create(at: &Found<'_>, node: Result<StaticOrArc<Node>, Errno>) -> Result<StaticOrArc<Node>, Errno> {
     let node = node?;
     attach(&at.parent, &at.name, &node)?;
     Ok(node)
 }
 
-fn vacant(at: &Found) -> Result<(), Errno> {
+fn vacant(at: &Found<'_>) -> Result<(), Errno> {
     match at.node {
         Some(_) => Err(Errno::EEXIST),
         None => at.parent.must_be_writable(),
@@ -96,7 +96,7 @@ pub fn unnamed(file: MemoryFile, permissions: u32) -> Result<StaticOrArc<Node>, 
 }
 
 /// Creates an empty file.
-pub fn make_file(at: &Found, permissions: u32) -> Result<StaticOrArc<Node>, Errno> {
+pub fn make_file(at: &Found<'_>, permissions: u32) -> Result<StaticOrArc<Node>, Errno> {
     vacant(at)?;
     if at.slash {
         return Err(Errno::EISDIR);
@@ -105,13 +105,13 @@ pub fn make_file(at: &Found, permissions: u32) -> Result<StaticOrArc<Node>, Errn
 }
 
 /// Creates an empty directory.
-pub fn make_directory(at: &Found, permissions: u32) -> Result<(), Errno> {
+pub fn make_directory(at: &Found<'_>, permissions: u32) -> Result<(), Errno> {
     vacant(at)?;
     create(at, Node::directory(Volume::Memory, permissions)).map(drop)
 }
 
 /// Creates a symbolic link.
-pub fn make_link(at: &Found, target: &[u8]) -> Result<(), Errno> {
+pub fn make_link(at: &Found<'_>, target: &[u8]) -> Result<(), Errno> {
     vacant(at)?;
     if at.slash {
         return Err(Errno::ENOENT);
@@ -120,7 +120,7 @@ pub fn make_link(at: &Found, target: &[u8]) -> Result<(), Errno> {
 }
 
 /// Gives a file another name.
-pub fn hard_link(node: &StaticOrArc<Node>, at: &Found) -> Result<(), Errno> {
+pub fn hard_link(node: &StaticOrArc<Node>, at: &Found<'_>) -> Result<(), Errno> {
     vacant(at)?;
     if node.is_directory() {
         return Err(Errno::EPERM);
@@ -134,7 +134,7 @@ pub fn hard_link(node: &StaticOrArc<Node>, at: &Found) -> Result<(), Errno> {
 }
 
 /// Removes the name of a file that is no directory.
-pub fn unlink(at: &Found) -> Result<(), Errno> {
+pub fn unlink(at: &Found<'_>) -> Result<(), Errno> {
     let node = at.existing()?;
     if node.is_directory() {
         return Err(Errno::EISDIR);
@@ -152,7 +152,7 @@ pub fn unlink(at: &Found) -> Result<(), Errno> {
 }
 
 /// Removes an empty directory.
-pub fn remove_directory(at: &Found) -> Result<(), Errno> {
+pub fn remove_directory(at: &Found<'_>) -> Result<(), Errno> {
     let node = at.existing()?;
     match &*at.name {
         b"." => return Err(Errno::EINVAL),
@@ -191,7 +191,7 @@ fn retire(directory: &StaticOrArc<Node>) -> Result<(), Errno> {
 }
 
 /// Moves the name `from` to `to`, and replaces the node called `to` in the same instant.
-pub fn rename(from: &Found, to: &Found, flags: u32) -> Result<(), Errno> {
+pub fn rename(from: &Found<'_>, to: &Found<'_>, flags: u32) -> Result<(), Errno> {
     let node = from.existing()?;
     if from.is_special() || to.is_special() {
         return Err(Errno::EBUSY);
@@ -218,7 +218,7 @@ pub fn rename(from: &Found, to: &Found, flags: u32) -> Result<(), Errno> {
     Ok(())
 }
 
-fn exchange(from: &Found, to: &Found, node: &StaticOrArc<Node>, flags: u32) -> Result<(), Errno> {
+fn exchange(from: &Found<'_>, to: &Found<'_>, node: &StaticOrArc<Node>, flags: u32) -> Result<(), Errno> {
     let pin = pin();
     let mut old = from.parent.names_to_change(&pin)?;
     if !old.get(&from.name).is_some_and(|named| named.is(node)) {
@@ -240,7 +240,7 @@ fn exchange(from: &Found, to: &Found, node: &StaticOrArc<Node>, flags: u32) -> R
     Ok(())
 }
 
-fn place(names: &mut Change<'_>, to: &Found, node: &StaticOrArc<Node>, flags: u32) -> Result<(), Errno> {
+fn place(names: &mut Change<'_>, to: &Found<'_>, node: &StaticOrArc<Node>, flags: u32) -> Result<(), Errno> {
     if to.parent.links() == 0 {
         return Err(Errno::ENOENT);
     }

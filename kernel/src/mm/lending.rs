@@ -11,6 +11,9 @@
 //!
 //! Both call [`keep`] first, which counts the file. So a call that moves to another core, or sleeps, has a
 //! counted file, and all others write no shared line for it.
+//!
+//! Nodes are used in the same time without a loan: a walk of a path [finds](find) them in the tries of
+//! directories, and ends before the call does something of the table (`fs/path.rs`).
 
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
@@ -106,8 +109,8 @@ pub fn discard<P: Counted>(removed: Removed<P>, alone: bool) {
     }
 }
 
-/// Returns the value in `trie` with `hash` for which `is` returns true. The caller uses it only until the core
-/// does something of the table above.
+/// Returns the value in `trie` with `hash` for which `is` returns true. The caller uses it only until the
+/// core does something of the table above.
 #[inline]
 pub fn find<'a, V: Send + Sync + 'static>(
     pin: &'a Pinned,

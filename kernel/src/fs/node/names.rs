@@ -1,11 +1,14 @@
 //! The names in a directory, and its parent.
 
+use alloc::borrow::Cow;
+
 use abi::Errno;
 use abi::file::S_IFDIR;
 use percore::{Pinned, pin};
 
 use super::{Body, Node};
 use crate::fs::directory::{Change, Entries};
+use crate::fs::path::At;
 use crate::mm::static_or_arc::{StaticOrArc, StaticOrWeak};
 
 /// An entry of a listing.
@@ -80,10 +83,12 @@ impl Node {
     }
 
     /// Returns the node called `name`, which is neither `.` nor `..`, in this directory.
-    fn entry(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
+    fn entry<'a>(&'a self, pin: &'a Pinned, name: &[u8]) -> Result<At<'a>, Errno> {
         match &self.body {
-            Body::Directory(directory) => directory.names.peek(&pin(), name).cloned().ok_or(Errno::ENOENT),
-            Body::Folder(folder) => folder.lookup(name),
+            Body::Directory(directory) => {
+                directory.names.peek(pin, name).map(Cow::Borrowed).ok_or(Errno::ENOENT)
+            }
+            Body::Folder(folder) => folder.lookup(name).map(Cow::Owned),
             _ => Err(Errno::ENOTDIR),
         }
     }
@@ -121,10 +126,16 @@ impl Drop for Node {
 impl StaticOrArc<Node> {
     /// Returns the node called `name` in this directory.
     pub fn lookup(&self, name: &[u8]) -> Result<Self, Errno> {
+        self.peek(&pin(), name).map(Cow::into_owned)
+    }
+
+    /// Does the same without counting the node, if the directory keeps it. The caller uses it only until the
+    /// core sleeps or is quiescent.
+    pub fn peek<'a>(&'a self, pin: &'a Pinned, name: &[u8]) -> Result<At<'a>, Errno> {
         match name {
-            b"." | b"" if self.is_directory() => Ok(self.clone()),
-            b".." if self.is_directory() => self.parent().ok_or(Errno::ENOENT),
-            _ => self.entry(name),
+            b"." | b"" if self.is_directory() => Ok(Cow::Borrowed(self)),
+            b".." if self.is_directory() => self.parent().map(Cow::Owned).ok_or(Errno::ENOENT),
+            _ => self.entry(pin, name),
         }
     }
 }
