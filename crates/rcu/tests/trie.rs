@@ -95,8 +95,8 @@ fn dice(round: u64) -> u64 {
 fn hash(name: u64) -> u64 {
     match name % 4 {
         0 => dice(name / 8),
-        1 => 0x123_4567_89ab_cde0 + (name / 8 % 4 << 4),
-        2 => (name / 8 % 3 << 56) + 16,
+        1 => 0x123_4567_89ab_cde0 + ((name / 8 % 4) << 4),
+        2 => ((name / 8 % 3) << 56) + 16,
         _ => dice(name) >> 4,
     }
 }
