@@ -788,7 +788,31 @@ static void neighbours_are_unmapped_one_by_one(void) {
     }
 }
 
-RULES(RULE(neighbours_are_unmapped_one_by_one), RULE(a_call_takes_what_others_have_handed_on), RULE(memory_outlives_its_thread), RULE(no_thread_reads_what_is_unmapped), RULE(a_place_that_was_unmapped_may_be_taken),
+// A set of descriptors is as long as the call says. The end of this one lies in memory of another kind.
+static void *map_set(void *unused) {
+    (void)unused;
+    unsigned char *at = map_pages(2);
+    NEED(mmap(at + page, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at + page);
+    memset(at, 0, 2 * page);
+    return at;
+}
+
+static void a_set_is_as_long_as_the_call_says(void) {
+    enum { LAST = 2000 };
+    struct rlimit limit;
+    NEED(getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max > LAST);
+    limit.rlim_cur = limit.rlim_max;
+    NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    int ends[2];
+    NEED(pipe(ends) == 0 && dup2(ends[1], LAST) == LAST);
+    unsigned char *set = (unsigned char *)finish(start(map_set, NULL)) + page - 128;
+    struct timeval none = {0, 0};
+    SAY_CALL(syscall(SYS_select, LAST + 1, set, NULL, NULL, &none));
+    set[LAST / 8] = 1 << LAST % 8;
+    SAY_CALL(syscall(SYS_select, LAST + 1, NULL, set, NULL, &none));
+}
+
+RULES(RULE(a_set_is_as_long_as_the_call_says), RULE(neighbours_are_unmapped_one_by_one), RULE(a_call_takes_what_others_have_handed_on), RULE(memory_outlives_its_thread), RULE(no_thread_reads_what_is_unmapped), RULE(a_place_that_was_unmapped_may_be_taken),
       RULE(any_thread_may_change_what_another_has), RULE(a_child_has_what_any_thread_mapped),
       RULE(a_new_thread_has_what_its_maker_has), RULE(threads_that_map_may_be_killed), RULE(memory_goes_from_hand_to_hand),
       RULE(any_action_may_be_set), RULE(a_handler_keeps_its_stack), RULE(a_thread_that_blocks_all_gives_memory_up),

@@ -505,7 +505,7 @@ static void *call_all_the_time(void *with) {
 }
 
 // Has two timers send a signal each at the same time, again and again.
-static void *be_sent_two(void *with) {
+static void send_two_often(void) {
     struct timespec now;
     NEED(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
     now.tv_sec++;
@@ -517,6 +517,10 @@ static void *be_sent_two(void *with) {
         NEED(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
         NEED(timer_settime(timer, TIMER_ABSTIME, &time, NULL) == 0);
     }
+}
+
+static void *be_sent_two(void *with) {
+    send_two_often();
     return call_all_the_time(with);
 }
 
@@ -529,7 +533,137 @@ static void two_signals_come_at_once(void) {
     finish(thread);
 }
 
-RULES(RULE(two_signals_come_at_once), RULE(actions_are_read_back), RULE(handlers_get_what_they_ask_for), RULE(a_handler_may_be_for_once),
+// The same on a stack that ends soon, as those of Go. There is no memory for all that the calls would like.
+static void *be_sent_two_on_little_stack(void *with) {
+    static char room[64 << 10];
+    unsigned char *pages = map_pages(3);
+    struct utsname name;
+    NEED(mprotect(pages, page, PROT_NONE) == 0);
+    NEED(sigaltstack(&(stack_t){.ss_sp = room, .ss_size = sizeof room}, NULL) == 0);
+    send_two_often();
+    while (!is_at_end) NEED(call_on(pages + page + 1600, SYS_uname, (long)&name, 0, 0, 0) == 0);
+    return with;
+}
+
+static void two_signals_need_little_stack(void) {
+    for (int i = 0; i < 2; i++) {
+        struct sigaction action = {.sa_handler = count_each, .sa_flags = SA_ONSTACK};
+        NEED(sigaction(SIGRTMIN + i, &action, NULL) == 0);
+    }
+    NEED(sigaction(SIGSEGV, &(struct sigaction){.sa_handler = count_signal, .sa_flags = SA_ONSTACK}, NULL) == 0);
+    pthread_t thread = start(be_sent_two_on_little_stack, NULL);
+    while (!counts[0] || !counts[1]) sched_yield();
+    for (int i = 0; i < 5000; i++) NEED(munmap(map_pages(300), 300 * page) == 0);
+    is_at_end = 1;
+    finish(thread);
+    SAY("%d faults\n", count);
+}
+
+// A fault that is sent while its handler runs comes after the handler, and what it says is kept.
+static int depth, deepest;
+static void send_more(int signal, siginfo_t *information, void *context) {
+    (void)context;
+    deepest = ++depth > deepest ? depth : deepest;
+    SAY("%d of kind %d with %d\n", signal, information->si_code, information->si_code == SI_QUEUE ? information->si_value.sival_int : 0);
+    sigset_t one, old;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    if (count++ < 3) {
+        NEED(pthread_sigqueue(pthread_self(), signal, (union sigval){.sival_int = count}) == 0);
+        // A set that is put back is that of the handler.
+        NEED(sigprocmask(SIG_BLOCK, &one, &old) == 0 && sigprocmask(SIG_SETMASK, &old, NULL) == 0);
+        SAY("%d is blocked: %d\n", signal, sigismember(&old, signal));
+    }
+    depth--;
+    if (count == 2) siglongjmp(back, 1);
+}
+
+static void a_fault_sent_to_its_handler_waits(void) {
+    static int i;
+    int signals[] = {SIGSEGV, SIGBUS}, flags[] = {SA_SIGINFO, SA_SIGINFO | SA_NODEFER};
+    for (i = 0; i < 4; i++) {
+        count = deepest = depth = 0;
+        struct sigaction action = {.sa_sigaction = send_more, .sa_flags = flags[i / 2]};
+        NEED(sigaction(signals[i % 2], &action, NULL) == 0);
+        if (sigsetjmp(back, 1) == 0) raise(signals[i % 2]);
+        SAY("%d handled, %d at a time\n", count, deepest);
+    }
+}
+
+// Faults are sent to a thread from all sides while it makes calls that prepare for memory of others.
+static volatile sig_atomic_t nested, inside[2], handled[2];
+static void count_fault(int signal) {
+    int which = signal == SIGBUS;
+    nested += inside[which];
+    inside[which] = 1;
+    // Calls of a handler prepare, too.
+    struct utsname name;
+    NEED(uname(&name) == 0);
+    handled[which]++;
+    inside[which] = 0;
+}
+
+static void *call_and_map(void *with) {
+    sigset_t blocked;
+    struct utsname name;
+    int wrong = 0;
+    while (!is_at_end) {
+        NEED(uname(&name) == 0 && munmap(map_pages(2), 2 * page) == 0 && munmap(map_pages(80), 80 * page) == 0);
+        NEED(pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0);
+        for (int signal = 1; signal <= SIGRTMAX; signal++) wrong += sigismember(&blocked, signal) == 1;
+    }
+    SAY("%d times blocked\n", wrong);
+    return with;
+}
+
+static void *send_faults(void *thread) {
+    for (int i = 0; i < 2000; i++) {
+        NEED(munmap(map_pages(300), 300 * page) == 0);
+        NEED(pthread_kill(*(pthread_t *)thread, i / 9 % 2 ? SIGBUS : SIGSEGV) == 0);
+    }
+    return NULL;
+}
+
+static void sent_faults_leave_a_thread_as_it_is(void) {
+    NEED(sigaction(SIGSEGV, &(struct sigaction){.sa_handler = count_fault}, NULL) == 0);
+    NEED(sigaction(SIGBUS, &(struct sigaction){.sa_handler = count_fault}, NULL) == 0);
+    pthread_t thread = start(call_and_map, NULL), senders[4];
+    for (int i = 0; i < 4; i++) senders[i] = start(send_faults, &thread);
+    for (int i = 0; i < 4; i++) finish(senders[i]);
+    is_at_end = 1;
+    finish(thread);
+    SAY("%d in one another, %d\n", nested, handled[0] > 0 && handled[1] > 0);
+}
+
+// A thread waits for any signal while another unmaps memory that both have used: no such signal is for the program.
+static void *wait_for_any(void *at) {
+    sigset_t all;
+    int signal;
+    sigfillset(&all);
+    NEED(pthread_sigmask(SIG_SETMASK, &all, NULL) == 0);
+    memset(at, 1, 70 * page);
+    waiting = gettid();
+    sem_post(&ready);
+    NEED(sigwait(&all, &signal) == 0);
+    SAY("%d\n", signal);
+    return NULL;
+}
+
+static void a_thread_that_waits_gets_no_others(void) {
+    NEED(sem_init(&ready, 0, 0) == 0);
+    for (int i = 0; i < 5; i++) {
+        unsigned char *at = map_pages(70);
+        pthread_t thread = start(wait_for_any, at);
+        sem_wait(&ready);
+        until_asleep(waiting);
+        NEED(munmap(at, 70 * page) == 0);
+        NEED(pthread_kill(thread, SIGUSR2) == 0);
+        finish(thread);
+    }
+}
+
+RULES(RULE(two_signals_come_at_once), RULE(two_signals_need_little_stack), RULE(a_thread_that_waits_gets_no_others), RULE(a_fault_sent_to_its_handler_waits),
+      RULE(sent_faults_leave_a_thread_as_it_is), RULE(actions_are_read_back), RULE(handlers_get_what_they_ask_for), RULE(a_handler_may_be_for_once),
       RULE(blocked_signals_wait), RULE(calls_work_while_all_is_blocked), RULE(a_handler_may_leave_all_blocked), RULE(a_read_restarts),
       RULE(a_read_is_interrupted), RULE(a_handler_sees_where_a_read_waits), RULE(a_handler_sees_where_ppoll_waits),
       RULE(sigsuspend_waits_for_one), RULE(sigwait_takes_one), RULE(a_thread_inherits_the_mask),

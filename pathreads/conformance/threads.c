@@ -835,7 +835,78 @@ static void a_change_of_one_thread_is_not_the_next_ones(void) {
     }
 }
 
-RULES(RULE(a_change_of_one_thread_is_not_the_next_ones), RULE(a_new_thread_gets_its_signals), RULE(memory_goes_as_its_thread_ends), RULE(a_stack_for_signals_goes_after_its_thread), RULE(a_thread_begins_with_what_its_maker_passes_on), RULE(threads_follow_each_other_at_once),
+// The number of a thread that has ended names none.
+static void *give_number(void *at) {
+    *(pid_t *)at = gettid();
+    return NULL;
+}
+
+static void an_ended_thread_has_no_number(void) {
+    pid_t thread;
+    char path[60];
+    finish(start(give_number, &thread));
+    // It may be seen for a moment after it has been joined.
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    for (int file; (file = open(path, O_RDONLY)) >= 0; close(file)) sched_yield();
+    SAY_CALL(syscall(SYS_tkill, thread, 0));
+    SAY_CALL(syscall(SYS_tgkill, getpid(), thread, 0));
+    SAY_CALL(kill(thread, 0));
+}
+
+// As many threads as `--isolate` has: those that have just ended are in no place that a new one needs.
+static pthread_barrier_t all_are_there;
+static void *meet_all(void *with) {
+    pthread_barrier_wait(&all_are_there);
+    return with;
+}
+
+static void ended_threads_leave_room(void) {
+    enum { MOST = 127, LAST = 4 };
+    pthread_t threads[MOST];
+    pthread_attr_t small;
+    NEED(pthread_attr_init(&small) == 0 && pthread_attr_setstacksize(&small, 64 << 10) == 0);
+    NEED(pthread_barrier_init(&all_are_there, NULL, MOST + 1) == 0);
+    for (int i = 0; i < MOST - LAST; i++) NEED(pthread_create(&threads[i], &small, meet_all, NULL) == 0);
+    for (int i = 0; i < LAST; i++) NEED(pthread_create(&threads[MOST - LAST + i], &small, nothing, NULL) == 0);
+    for (int i = 0; i < LAST; i++) finish(threads[MOST - LAST + i]);
+    // New threads have this name, so none of those that have ended can serve.
+    NEED(prctl(PR_SET_NAME, "another") == 0);
+    for (int i = 0; i < LAST; i++) NEED(pthread_create(&threads[MOST - LAST + i], &small, meet_all, NULL) == 0);
+    pthread_barrier_wait(&all_are_there);
+    for (int i = 0; i < MOST; i++) finish(threads[i]);
+    SAY("all were there\n");
+}
+
+// A list of mutexes that cannot be read is not the next thread's.
+static void *leave_list(void *unused) {
+    NEED(syscall(SYS_set_robust_list, 64, 24) == 0);
+    return unused;
+}
+
+static void *head_of_list = (void *)1;
+static int get_list(void *unused) {
+    (void)unused;
+    size_t length;
+    syscall(SYS_get_robust_list, 0, &head_of_list, &length);
+    return 0;
+}
+
+static void a_thread_begins_with_no_mutexes(void) {
+    int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |
+                CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+    static int thread, lives;
+    static char own[8192] __attribute__((aligned(64)));
+    unsigned char *stack = map_pages(16);
+    // The thread uses nothing there but the guard of the stack.
+    memcpy(own, __builtin_thread_pointer(), 64);
+    finish(start(leave_list, NULL));
+    NEED(clone(get_list, stack + 16 * page, flags, NULL, &thread, own, &thread) > 0);
+    while ((lives = __atomic_load_n(&thread, __ATOMIC_ACQUIRE)) != 0) syscall(SYS_futex, &thread, 0, lives, NULL, NULL, 0);
+    SAY("%p\n", head_of_list);
+}
+
+RULES(RULE(an_ended_thread_has_no_number), RULE(ended_threads_leave_room), RULE(a_thread_begins_with_no_mutexes),
+      RULE(a_change_of_one_thread_is_not_the_next_ones), RULE(a_new_thread_gets_its_signals), RULE(memory_goes_as_its_thread_ends), RULE(a_stack_for_signals_goes_after_its_thread), RULE(a_thread_begins_with_what_its_maker_passes_on), RULE(threads_follow_each_other_at_once),
       RULE(rights_are_those_of_all_threads), RULE(a_crash_leaves_nothing_running), RULE(killing_any_thread_ends_all),
       RULE(many_threads_come_and_go), RULE(a_thread_returns_a_value), RULE(pthread_exit_gives_the_value),
       RULE(thread_local_variables_and_errno_are_each_ones_own), RULE(keys_are_destroyed_at_exit), RULE(stacks_are_shared),

@@ -9,6 +9,7 @@ pub mod block;
 pub mod chunk;
 pub mod elf;
 pub mod functions;
+pub mod kept;
 pub mod pointers;
 pub mod record;
 pub mod sites;

@@ -55,8 +55,11 @@ pub struct Arguments {
     /// Write the table of pairs of calls as a page
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
+    /// Draw the table of pairs of calls as an SVG picture
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Compare the JSON of two runs, and run nothing
-    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["json", "page", "list"])]
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["json", "page", "svg", "list"])]
     compare: Vec<PathBuf>,
     #[command(flatten)]
     guests: options::Guests,
@@ -98,6 +101,9 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     }
     if let Some(file) = &arguments.page {
         write(file, &tests::markdown(&outcomes))?;
+    }
+    if let Some(file) = &arguments.svg {
+        write(file, &tests::picture(&outcomes))?;
     }
     let all_agree = outcomes.iter().all(|outcome| outcome.difference.is_none());
     Ok(if all_agree { 0 } else { FAILED })

@@ -35,6 +35,7 @@ pub mod owners;
 pub mod page_refs;
 #[allow(unsafe_code)]
 pub mod page_tree;
+#[allow(unsafe_code)]
 pub mod read_refs;
 pub mod refcache_arc;
 pub mod remains;

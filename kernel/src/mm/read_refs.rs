@@ -57,7 +57,8 @@ use sync::atomic::Ordering;
 use vm::{FrameNum, PageNum};
 
 use super::page_refs;
-use crate::{arch, control, options};
+use crate::arch::{self, CountedEntry};
+use crate::{control, options};
 
 /// Entries of each core's table: 16 KiB. A core has as many holds as tasks that sleep in a read which began
 /// there, and one more.
@@ -66,7 +67,8 @@ const ENTRIES: usize = 512;
 /// PayGo's tables, if it counts.
 static TABLES: SetOnce<PayGo> = SetOnce::new();
 
-/// A read's claim to a file's frame. The frame is not freed before this is dropped, except with `none`.
+/// A read's claim to a file's frame. The frame is not freed before this is dropped, except with `none`. It
+/// stays with its call, in which the task keeps its space.
 #[must_use]
 pub struct Hold {
     frame: FrameNum,
@@ -86,8 +88,8 @@ enum Place {
     Header,
     /// The entry of this core's table.
     Anchor(CoreId),
-    /// The entry of this page in the process's page table.
-    Entry(PageNum),
+    /// The entry of a page in the process's page table.
+    Entry(CountedEntry),
 }
 
 /// Makes the tables that the option needs, and warns if it is unsafe. Called once, at boot.
@@ -134,10 +136,9 @@ impl Hold {
             ReadRefs::Pinned => Place::Pin { _pin: pin },
             ReadRefs::None => Place::Nowhere,
             ReadRefs::Shared => in_descriptor(frame),
-            ReadRefs::Lodic => match mine {
-                Some(page) if arch::count_read(page, frame) => Place::Entry(page),
-                _ => in_descriptor(frame),
-            },
+            ReadRefs::Lodic => mine
+                .and_then(|page| arch::count_read(page, frame))
+                .map_or_else(|| in_descriptor(frame), Place::Entry),
             ReadRefs::Refcache => {
                 page_refs::join(&pin, frame);
                 Place::Header
@@ -153,15 +154,17 @@ impl Hold {
 impl Drop for Hold {
     #[inline]
     fn drop(&mut self) {
-        match self.at {
+        match &self.at {
             Place::Pin { .. } | Place::Nowhere => {}
-            Place::Entry(page) if arch::uncount_read(page, self.frame) => {}
+            // SAFETY: a hold is no `Send` and stays with its call, so this is the task that took it, and the
+            // task has the same space: only `execve` changes that, and reads nothing with a hold.
+            Place::Entry(entry) if unsafe { arch::uncount_read(entry, self.frame) } => {}
             // Release: partner of the Acquire in `is_held`.
             Place::Descriptor | Place::Entry(_) => {
                 page_refs::readers(self.frame).fetch_sub(1, Ordering::Release);
             }
             Place::Header => page_refs::leave(&pin(), self.frame),
-            Place::Anchor(core) => tables().leave(&pin(), core, name(self.frame)),
+            Place::Anchor(core) => tables().leave(&pin(), *core, name(self.frame)),
         }
     }
 }

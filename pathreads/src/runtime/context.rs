@@ -11,11 +11,13 @@ use pathreads::slot::{self, RESERVED};
 use pathreads::{RUNTIME_BASE, SLOTS_BASE};
 
 use crate::entry::{
-    Frame, address, deliver_taken, finish, last_jump, peek_first, peek_second, peeked, perform, perform_call,
-    performed, signal_stubs, trap_call, trap_called, user_cleared, user_clearing, user_copied, user_copying,
+    Frame, address, before_perform, deliver_taken, finish, last_jump, peek_first, peek_second, peeked,
+    perform_call, performed, sent_at_finish, signal_stubs, trap_call, trap_called, user_cleared,
+    user_clearing, user_copied, user_copying,
 };
+use crate::isolate::{self, faults};
+use crate::sigaction;
 use crate::sys::nr;
-use crate::{isolate, sigaction};
 
 /// The registers in a `ucontext`, in the kernel's order.
 #[repr(C)]
@@ -39,11 +41,16 @@ pub struct Context {
     rsp: u64,
     rip: u64,
     flags_and_segments: [u64; 2],
-    /// The processor's error code of a fault, its trap, the blocked signals, and the address of the fault.
+    /// The processor's error code of a fault, its trap, a word that is not read again, and the address of the
+    /// fault.
     cause: u64,
     trap: u64,
-    mask: u64,
+    old_mask: u64,
     address: u64,
+    /// The place of the vector registers, and room.
+    vectors: [u64; 9],
+    /// The signals that are blocked when the handler returns.
+    mask: u64,
 }
 
 /// The head of a `siginfo`.
@@ -76,10 +83,12 @@ pub fn end_copy(context: &mut Context, information: &Information) -> bool {
     true
 }
 
-/// Answers a fault that is not the program's. Returns whether it was one.
+/// Answers a fault that is not the program's, or not yet. Returns whether it was one.
 pub fn is_answered(context: &mut Context, information: &Information) -> bool {
     matches!(information.signal, SIGSEGV | SIGBUS)
-        && (end_clearing(context, information)
+        && (faults::holds_back(information, context.rip)
+            || isolate::fails(information.signal, information.code)
+            || end_clearing(context, information)
             || maps(context, information)
             || end_copy(context, information))
 }
@@ -112,21 +121,30 @@ fn name_sender(information: &mut Information) {
 const SI_TIMER: i32 = -2;
 const SI_SIGIO: i32 = -5;
 
-/// Makes a signal's context the program's. Returns whether the signal is for the program. `prepared` is the
-/// frame of a call that was being prepared, or 0.
-pub extern "C" fn show_program(context: &mut Context, information: &mut Information, prepared: u64) -> bool {
+/// Says that a signal is for the program.
+pub const IS_PROGRAMS: u32 = 1;
+
+/// Says that faults are blocked in the stub of this signal, because it is one.
+pub const IS_FAULT: u32 = 2;
+
+/// Makes a signal's context the program's, if the signal is for the program. Returns what the signal is, by
+/// the two above. `prepared` is the frame of a call that was being prepared, or 0.
+pub extern "C" fn show_program(context: &mut Context, information: &mut Information, prepared: u64) -> u32 {
     let Information { signal, code, .. } = *information;
-    let is_held_back = isolate::holds_back(signal, code);
-    if is_held_back || is_answered(context, information) || isolate::is_leaders(signal, code) {
+    let kind = if faults::are_blocked_in_stub(signal) { IS_FAULT } else { 0 };
+    if is_answered(context, information) || isolate::is_leaders(signal, code) {
         isolate::calls::go_on_preparing(prepared);
-        return false;
+        return kind;
     }
     show(context, information, prepared);
-    true
+    if isolate::is_on() {
+        context.mask |= faults::begin_handler(signal);
+    }
+    kind | IS_PROGRAMS
 }
 
 /// Makes the context of a signal for the program the program's.
-fn show(context: &mut Context, information: &mut Information, prepared: u64) {
+pub fn show(context: &mut Context, information: &mut Information, prepared: u64) {
     let signal = information.signal;
     name_sender(information);
     if context.rip == address(&last_jump) {
@@ -141,7 +159,11 @@ fn show(context: &mut Context, information: &mut Information, prepared: u64) {
         let is_made = rip == address(&trap_called);
         context.rip = if is_made { back } else { back - CALL };
         context.rsp += RESERVED;
-    } else if (address(&perform)..address(&finish)).contains(&rip) {
+    } else if rip == address(&sent_at_finish) {
+        // SAFETY: here rsp points to the frame.
+        let frame = unsafe { &*(context.rsp as *const Frame) };
+        restore(context, frame, Some(frame.rax));
+    } else if (address(&before_perform)..address(&finish)).contains(&rip) {
         // SAFETY: here rsp points to the frame, which stays until the call has returned.
         let frame = unsafe { &*(context.rsp as *const Frame) };
         restore(context, frame, result_of(context, frame, signal as u64));
@@ -150,17 +172,19 @@ fn show(context: &mut Context, information: &mut Information, prepared: u64) {
     }
 }
 
-/// Has the program make a call again that was being prepared, with the signals blocked that it had. Two
-/// signals may come at once: then the kernel has put this one's frame where the other's handler begins, and
-/// the preparation is what the other one has interrupted.
+/// Has the program make a call again that was being prepared. Two signals may come at once: then the kernel
+/// has put this one's frame where the other's handler begins, and the preparation is what the other one has
+/// interrupted. If that one is the fault of a copy, its stub ends the copy at this place, and the preparation
+/// goes on.
 fn end_preparation(context: &mut Context, prepared: u64) {
-    let mut context = context;
+    let (mut context, mut is_other) = (context, false);
     while (address(&signal_stubs)..address(&deliver_taken)).contains(&context.rip) {
         // SAFETY: there a handler has got its third argument and not changed it, which is its context.
         context = unsafe { &mut *(context.rdx as *mut Context) };
+        is_other = true;
     }
-    if isolate::calls::is_preparing(context.rip) {
-        context.mask &= isolate::take_mask();
+    let is_copy = is_other && context.rip == address(&user_copying);
+    if !is_copy && isolate::calls::is_preparing(context.rip) {
         // SAFETY: the frame lies on the stack of the call, above all that the handlers use.
         restore(context, unsafe { &*(prepared as *const Frame) }, None);
     }
@@ -199,8 +223,10 @@ fn restore(context: &mut Context, frame: &Frame, result: Option<u64>) {
         flags_and_segments: context.flags_and_segments,
         cause: context.cause,
         trap: context.trap,
-        mask: context.mask,
+        old_mask: context.old_mask,
         address: context.address,
+        vectors: context.vectors,
+        mask: context.mask,
         r11: context.r11,
         rcx: context.rcx,
         rax: result.unwrap_or(rax),

@@ -152,7 +152,12 @@ fn handle_call(frame: &mut Frame) -> Then {
         nr::PRLIMIT64 if limits_memory(b) && c != 0 => pool::switch_off(),
         nr::EXIT_GROUP => boot::at_exit(),
         nr::SIGACTION => return sigaction::set(frame),
-        nr::SIGPROCMASK if b != 0 => strip_mask(frame, 1, d),
+        nr::SIGPROCMASK => {
+            isolate::faults::note_mask(frame);
+            if b != 0 {
+                strip_mask(frame, 1, d);
+            }
+        }
         nr::SIGSUSPEND => strip_mask(frame, 0, b),
         nr::SIGTIMEDWAIT if isolate::is_on() => strip_mask(frame, 0, d),
         nr::PPOLL => strip_mask(frame, 3, e),

@@ -12,10 +12,13 @@
 //! That sets the result, or leaves a call to be performed, or has the slot make the program's own. The
 //! call is performed here and not in Rust, so that a signal that interrupts it is shown the program's
 //! registers (`context`).
+//!
+//! Faults that were sent while Rust code ran are sent again here, on the way out (`isolate::faults`).
 
 use core::arch::global_asm;
 use core::mem::offset_of;
 
+use pathreads::RUNTIME_BASE;
 use pathreads::slot::{NUMBERS, RESERVED};
 
 use crate::dispatch::{OF_INTEREST, Then};
@@ -82,14 +85,17 @@ impl Frame {
 
 unsafe extern "C" {
     pub safe static runtime_text_end: [u8; 0];
+    pub safe static ways_begin: [u8; 0];
+    pub safe static ways_end: [u8; 0];
     pub safe static slow_entry: [u8; 0];
     pub safe static trap_call: [u8; 0];
     pub safe static trap_called: [u8; 0];
-    pub safe static perform: [u8; 0];
+    pub safe static before_perform: [u8; 0];
     pub safe static perform_call: [u8; 0];
     pub safe static performed: [u8; 0];
     pub safe static finish: [u8; 0];
     pub safe static last_jump: [u8; 0];
+    pub safe static sent_at_finish: [u8; 0];
     pub safe static sigsys_handler: [u8; 0];
     pub safe static restorer: [u8; 0];
     pub safe static signal_stubs: [u8; 0];
@@ -122,17 +128,35 @@ unsafe extern "C" {
     pub fn leave_page(frame: *mut Frame, page: u64, length: u64) -> !;
 }
 
+/// Returns whether code at an address is the runtime's, and not on the way into a call of the program or out
+/// of it.
+pub fn is_inside(place: u64) -> bool {
+    (RUNTIME_BASE..address(&runtime_text_end)).contains(&place)
+        && !(address(&ways_begin)..address(&ways_end)).contains(&place)
+}
+
 /// Returns the address of a symbol.
 pub fn address(symbol: &[u8; 0]) -> u64 {
     symbol.as_ptr() as u64
 }
 
 global_asm!(
-    ".globl start, slow_entry, trap_entry, trap_call, trap_called, perform, perform_call, performed, finish",
-    ".globl last_jump",
+    ".globl start, slow_entry, trap_entry, trap_call, trap_called, before_perform, perform_call, performed, finish",
+    ".globl last_jump, sent_at_finish, ways_begin, ways_end",
     ".globl sigsys_handler, restorer, signal_stubs, deliver_taken, launch, spawn_child, resume_child, spawn_sharing, spawn_watcher, leave_page",
     ".globl user_copy, user_copying, user_copied, user_clear, user_clearing, user_cleared, call_on, peek_first, peek_second, peeked",
 
+    // rt_sigprocmask(SIG_SETMASK, &SET_BEFORE, 0, 8): faults that were sent again come right after it.
+    ".macro let_faults_come",
+    "mov eax, 14",
+    "mov edi, 2",
+    "lea rsi, [{set_before}]",
+    "xor edx, edx",
+    "mov r10d, 8",
+    "syscall",
+    ".endm",
+
+    "ways_begin:",
     // The boot has a stack of its own, so that it may write the program's.
     "start:",
     "mov rdi, rsp",
@@ -229,7 +253,16 @@ global_asm!(
     "mov rcx, [rsp + {pass}]",
     "test rcx, rcx",
     "jnz resume",
+    "jmp perform",
+    // A fault that is sent again is shown the program before the call.
+    "before_perform:",
+    "call {send_again}",
+    "let_faults_come",
+    "jmp 6f",
     "perform:",
+    "cmp dword ptr [{held}], 0",
+    "jne before_perform",
+    "6:",
     "mov rax, [rsp + {call}]", "mov rdi, [rsp + {call} + 8]", "mov rsi, [rsp + {call} + 16]",
     "mov rdx, [rsp + {call} + 24]", "mov r10, [rsp + {call} + 32]", "mov r8, [rsp + {call} + 40]",
     "mov r9, [rsp + {call} + 48]",
@@ -248,7 +281,9 @@ global_asm!(
 
     // Goes on with the program by the frame at rsp.
     "finish:",
-    "mov rcx, [rsp + {rip}]",
+    "cmp dword ptr [{held}], 0",
+    "jne 8f",
+    "7: mov rcx, [rsp + {rip}]",
     "resume:",
     "mov rbx, [rsp + {rbx}]", "mov rbp, [rsp + {rbp}]", "mov r12, [rsp + {r12}]", "mov r13, [rsp + {r13}]",
     "mov r14, [rsp + {r14}]", "mov r15, [rsp + {r15}]", "mov rdi, [rsp + {rdi}]", "mov rsi, [rsp + {rsi}]",
@@ -257,11 +292,15 @@ global_asm!(
     "mov rsp, [rsp + {rsp}]",
     "last_jump:",
     "jmp rcx",
+    "8: call {send_again}",
+    "let_faults_come",
+    "sent_at_finish:",
+    "jmp 7b",
 
     // SIGSYS: rsi is the siginfo, rdx the ucontext. Only a dispatched call (si_code 2) is ours.
     "sigsys_handler:",
     "cmp dword ptr [rsi + 8], 2",
-    "jne {foreign_sigsys}",
+    "jne 9f",
     "cmp dword ptr [rsi + 28], 0x40000003",
     "je 2f",
     "cmp dword ptr [rdx + 144], 15",
@@ -304,14 +343,29 @@ global_asm!(
     "ret",
     "2: lea rax, [trap_int80]",
     "jmp 1b",
+    "9: lea rsp, [rsp - 8]",
+    "call {foreign_sigsys}",
+    "cmp dword ptr [{held}], 0",
+    "je 1f",
+    "call {send_again}",
+    "1: lea rsp, [rsp + 8]",
+    "ret",
     // rt_sigreturn restores all registers from the frame at the program's rsp. This handler's own frame
     // is dropped. The handler may have changed the set of signals in its frame, and must not block SIGSYS, or
-    // under `--isolate` those that members work by.
+    // under `--isolate` those that members work by. It lets those faults come that it has deferred.
     "3: mov rsp, [rdx + 160]",
     "and dword ptr [rsp + 296], {all_but_sigsys}",
     "cmp byte ptr [{isolated}], 0",
     "je restorer",
+    "mov eax, [rsp + 296]",
+    "and [{deferred}], eax",
     "and dword ptr [rsp + 296], {all_but_members}",
+    "cmp dword ptr [{held}], 0",
+    "je restorer",
+    "mov rbx, rsp",
+    "and rsp, -16",
+    "call {send_again}",
+    "mov rsp, rbx",
     "restorer:",
     "mov eax, 15",
     "syscall",
@@ -337,12 +391,27 @@ global_asm!(
     "deliver_taken:",
     "mov rdx, rcx",
     "call {show_program}",
-    "movzx ecx, al",
-    "lea rsp, [rsp + 8]",
+    // A handler may use all registers. If none is called, the context unblocks what is blocked here.
+    "mov ebx, eax",
+    "cmp ebx, {is_fault}",
+    "je 3f",
+    "cmp ebx, {is_fault} | {is_programs}",
+    "je 1f",
+    "cmp dword ptr [{held}], 0",
+    "je 3f",
+    "1: call {send_again}",
+    "test ebx, {is_programs}",
+    "jz 3f",
+    "let_faults_come",
+    "3: lea rsp, [rsp + 8]",
     "pop rdx", "pop rsi", "pop rdi", "pop rax",
-    "jecxz 4f",
+    "test ebx, {is_programs}",
+    "jz 4f",
     "jmp qword ptr [{handlers} + rax * 8]",
-    "4: ret",
+    // Past the address of the program's way back. This one is not dispatched.
+    "4: lea rsp, [rsp + 8]",
+    "jmp restorer",
+    "ways_end:",
 
     "call_on:",
     "push rbp",
@@ -450,6 +519,12 @@ global_asm!(
     disarms = const SS_AUTODISARM as i32,
     all_but_sigsys = const !(crate::sys::SIGSYS_BIT as u32) as i32,
     all_but_members = const !(crate::isolate::NEVER_BLOCKED as u32) as i32,
+    set_before = sym crate::isolate::faults::SET_BEFORE,
+    held = sym crate::isolate::faults::HELD,
+    deferred = sym crate::isolate::faults::DEFERRED,
+    send_again = sym crate::isolate::faults::send_again,
+    is_programs = const crate::context::IS_PROGRAMS,
+    is_fault = const crate::context::IS_FAULT,
     close = const crate::sys::nr::CLOSE,
     frame = const FRAME,
     handle = sym crate::dispatch::handle,

@@ -13,6 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::context::{self, Context, Information};
 use crate::dispatch::Then;
 use crate::entry::{Frame, STUB, STUBS, address, restorer, signal_stubs, sigsys_handler};
+use crate::isolate::faults::FAULTS;
 use crate::sys::{self, SIGSYS, SIGSYS_BIT, harmless, nr};
 use crate::{isolate, user};
 
@@ -23,8 +24,8 @@ pub static HANDLERS: [AtomicU64; STUBS] = [const { AtomicU64::new(0) }; STUBS];
 static OF_SIGSYS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
 /// Flags of actions for SIGSEGV and SIGBUS that the runtime chooses under `--isolate`. It needs a stack for
-/// their handlers, and they must neither be for once nor block the signal: a fault may be about memory of
-/// another member.
+/// their handlers, which must not be for once: a fault may be about memory of another member. Stubs begin
+/// with the two blocked, and unblock them where the program's handler begins (`isolate::faults`).
 const FORCED: u64 = SA_ONSTACK | SA_NODEFER | SA_RESETHAND;
 
 /// The program's own flags for the two, or [`IGNORED`].
@@ -84,13 +85,12 @@ fn kernels(signal: u64) -> sys::Result<Action> {
 /// Returns the kernel's action for a default one of SIGSEGV or SIGBUS.
 fn of_fault() -> Action {
     let handler: extern "C" fn(u64, &Information, &mut Context) = fault;
-    [handler as usize as u64, SA_SIGINFO | SA_RESTORER | SA_ONSTACK | SA_NODEFER, address(&restorer), 0]
+    [handler as usize as u64, SA_SIGINFO | SA_RESTORER | SA_ONSTACK, address(&restorer), FAULTS]
 }
 
 /// Handles a fault for which the program has the default action.
 extern "C" fn fault(signal: u64, information: &Information, context: &mut Context) {
-    if isolate::holds_back(information.signal, information.code) || context::is_answered(context, information)
-    {
+    if context::is_answered(context, information) {
         return;
     }
     let is_ignored = OF_FAULTS[usize::from(signal == SIGBUS)].load(Ordering::Relaxed) & IGNORED != 0;
@@ -102,6 +102,11 @@ extern "C" fn fault(signal: u64, information: &Information, context: &mut Contex
     if information.code <= 0 {
         send_to_self(signal);
     }
+}
+
+/// Returns whether the program's handler of SIGSEGV or SIGBUS may be entered again while it runs.
+pub fn nests(signal: u64) -> bool {
+    OF_FAULTS[usize::from(signal == SIGBUS)].load(Ordering::Relaxed) & SA_NODEFER != 0
 }
 
 /// Returns whether a call that a signal interrupts is made again after the handler.
@@ -168,7 +173,10 @@ fn exchange_kernels(signal: u64, new: Option<Action>) -> sys::Result<Action> {
             return of_fault();
         }
         let mask = mask & !isolate::never_blocked();
-        let flags = if of_faults.is_some() { flags & !FORCED | SA_ONSTACK | SA_NODEFER } else { flags };
+        let (flags, mask) = match of_faults {
+            Some(_) => (flags & !FORCED | SA_ONSTACK, mask | FAULTS),
+            None => (flags, mask),
+        };
         match stub_for(handler, flags & SA_SIGINFO != 0) {
             Some(stub) => [stub, flags | SA_SIGINFO, back, mask],
             None => [handler, flags, back, mask],
@@ -187,6 +195,7 @@ fn exchange_kernels(signal: u64, new: Option<Action>) -> sys::Result<Action> {
     }
     if let Some(before) = before {
         old[1] = old[1] & !FORCED | before & FORCED;
+        old[3] &= !FAULTS;
     }
     if let Some((handler, has_information)) = handler_of(old[0]) {
         old[0] = handler;
@@ -225,7 +234,7 @@ pub extern "C" fn foreign_sigsys(signal: u64, information: &mut Information, con
         SIG_DFL => die(),
         SIG_IGN => {}
         handler => {
-            context::show_program(context, information, 0);
+            context::show(context, information, 0);
             // SAFETY: the program installed this as its handler, which takes these three.
             let handler: extern "C" fn(u64, &mut Information, &mut Context) =
                 unsafe { core::mem::transmute(handler) };

@@ -1,7 +1,6 @@
 //! System calls of the runtime itself.
 
 use core::arch::asm;
-use core::sync::atomic::AtomicU64;
 
 use abi::Errno;
 
@@ -150,6 +149,7 @@ pub const AT_FDCWD: u64 = -100_i64 as u64;
 pub const SIGSYS: u64 = 31;
 /// The bit of SIGSYS in a set of signals.
 pub const SIGSYS_BIT: u64 = 1 << (SIGSYS - 1);
+const SIG_BLOCK: u64 = 0;
 pub const SIG_SETMASK: u64 = 2;
 /// The signals that are blocked in parts of the runtime: all but SIGSEGV and SIGBUS, which end copies from
 /// wrong addresses, and SIGSYS, by which their handlers return.
@@ -267,15 +267,29 @@ pub fn block_all() {
 
 /// Replaces the set of blocked signals and returns the old one. Those that must not be blocked are left out.
 pub fn set_mask(mask: u64) -> u64 {
-    let old = AtomicU64::new(0);
-    set_mask_noting(mask, &old);
-    old.into_inner()
+    let mask = if isolate::is_on() { mask & !isolate::never_blocked() } else { mask };
+    change_mask(SIG_SETMASK, mask)
 }
 
-/// Replaces the set of blocked signals, and has the kernel write the old one.
-pub fn set_mask_noting(mask: u64, old: &AtomicU64) {
-    let mask = if isolate::is_on() { mask & !isolate::never_blocked() } else { mask };
-    let _ = harmless!(nr::SIGPROCMASK, SIG_SETMASK, &raw const mask as u64, old.as_ptr() as u64, 8);
+/// Blocks signals, besides those that are, and returns the set before.
+pub fn block(signals: u64) -> u64 {
+    change_mask(SIG_BLOCK, signals)
+}
+
+/// Runs `f` with signals blocked that may be, and those that were blocked before.
+pub fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
+    let before = block(!isolate::never_blocked());
+    let result = f();
+    change_mask(SIG_SETMASK, before);
+    result
+}
+
+/// Changes the set of blocked signals and returns the old one.
+fn change_mask(how: u64, mask: u64) -> u64 {
+    let mut old = 0_u64;
+    let (new, old_at) = (&raw const mask as u64, &raw mut old as u64);
+    let _ = harmless!(nr::SIGPROCMASK, how, new, old_at, 8);
+    old
 }
 
 /// Formats a number.

@@ -31,6 +31,8 @@ struct Part {
 enum Run {
     /// `./radixvm WORDS`, which takes `--json FILE`.
     Radixvm(&'static str),
+    /// `./radixvm WORDS`, which takes `--svg FILE`: a picture named after the part, for its page.
+    Pictured(&'static str),
     /// `cargo bench WORDS`.
     Native(&'static str),
 }
@@ -39,6 +41,8 @@ enum Run {
 struct Outcome {
     command: String,
     text: String,
+    /// The name of a picture beside the page, if there is one.
+    picture: Option<String>,
     /// One object for each row. Empty where the program writes no JSON.
     rows: Vec<Value>,
 }
@@ -47,7 +51,7 @@ struct Outcome {
 const COUNTS: &str = "Counts per round do not depend on the speed of the machine. [The meter](../guide/meter.md) explains the \
                       columns. *predicted* is rounds per second by its cost model.";
 
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     Part {
         name: "local",
         title: "Threads that map, touch and unmap pages of their own",
@@ -102,6 +106,14 @@ const PARTS: [Part; 10] = [
         )],
     },
     Part {
+        name: "commute",
+        title: "Calls that commute",
+        about: "Percent of tests in which two calls that commute share no line of the kernel that one of them writes, and \
+                send no interrupt. [The guide](../guide/commute.md) says what a test is. In the picture a pair of calls is \
+                the redder the more of its tests conflict.",
+        runs: &[Run::Pictured("commute")],
+    },
+    Part {
         name: "calls",
         title: "Instructions of single calls",
         about: "Instructions of the median round on 1 CPU, user and kernel together. \
@@ -152,7 +164,7 @@ pub fn run(words: &[&str]) -> Result<bool> {
     ensure!(changes()?.is_empty(), "results are of a commit, and there are changes:\n{}", changes()?);
     let machine = Machine::here()?;
     for part in chosen {
-        let outcomes = part.runs.iter().map(measure).collect::<Result<Vec<_>>>()?;
+        let outcomes = part.runs.iter().map(|run| measure(part, run)).collect::<Result<Vec<_>>>()?;
         write(part, "md", &page::markdown(part, &machine, &outcomes))?;
         write(part, "json", &page::json(&machine, &outcomes))?;
     }
@@ -181,9 +193,10 @@ fn write(part: &Part, ending: &str, text: &str) -> Result<()> {
     fs::write(&file, text).with_context(|| file.display().to_string())
 }
 
-fn measure(run: &Run) -> Result<Outcome> {
+fn measure(part: &Part, run: &Run) -> Result<Outcome> {
     match run {
         Run::Radixvm(words) => radixvm(words),
+        Run::Pictured(words) => pictured(part, words),
         Run::Native(words) => native(words),
     }
 }
@@ -203,14 +216,24 @@ fn radixvm(words: &str) -> Result<Outcome> {
     Ok(Outcome {
         command: format!("./radixvm {words}"),
         text,
+        picture: None,
         rows: rows.into_iter().map(page::compact).collect(),
     })
+}
+
+fn pictured(part: &Part, words: &str) -> Result<Outcome> {
+    let picture = format!("{}.svg", part.name);
+    let mut command = Command::new("./radixvm");
+    command.args(words.split(' ')).arg("--svg").arg(folder().join(&picture));
+    println!("./radixvm {words}");
+    let text = output(&mut command)?;
+    Ok(Outcome { command: format!("./radixvm {words}"), text, picture: Some(picture), rows: Vec::new() })
 }
 
 fn native(words: &str) -> Result<Outcome> {
     println!("cargo bench {words}");
     let text = output(cargo("bench --quiet").args(words.split(' ')))?;
-    Ok(Outcome { command: format!("cargo bench {words}"), text, rows: Vec::new() })
+    Ok(Outcome { command: format!("cargo bench {words}"), text, picture: None, rows: Vec::new() })
 }
 
 /// Runs a command in the repository and returns what it prints. Its messages go to the terminal.
@@ -229,6 +252,6 @@ mod tests {
     fn a_part_is_found_by_its_name() {
         assert_eq!(part("calls").unwrap().title, "Instructions of single calls");
         let error = part("nothing").err().unwrap().to_string();
-        assert!(error.contains("counters, calls, memory, pool, native"), "{error}");
+        assert!(error.contains("counters, commute, calls, memory, pool, native"), "{error}");
     }
 }

@@ -19,8 +19,10 @@ pub fn markdown(part: &Part, machine: &Machine, outcomes: &[Outcome]) -> String 
         part.name,
         part.about.replace(". ", ".\n")
     );
-    let blocks = outcomes.iter().map(|Outcome { command, text, .. }| {
-        format!("\n## `{command}`\n\n```text\n{}\n```\n", text.trim_matches('\n'))
+    let blocks = outcomes.iter().map(|Outcome { command, text, picture, .. }| {
+        let picture =
+            picture.as_ref().map_or_else(String::new, |file| format!("![{}]({file})\n\n", part.title));
+        format!("\n## `{command}`\n\n{picture}```text\n{}\n```\n", text.trim_matches('\n'))
     });
     blocks.fold(head, |page, block| page + &block)
 }
@@ -87,7 +89,7 @@ mod tests {
 
     #[test]
     fn the_json_has_rows_or_else_lines() {
-        let outcome = |rows| Outcome { command: "c".into(), text: "a\n\"b\"\n".into(), rows };
+        let outcome = |rows| Outcome { command: "c".into(), text: "a\n\"b\"\n".into(), picture: None, rows };
         let text = json(&machine(), &[outcome(vec![json!({ "x": 1 })]), outcome(Vec::new())]);
         let read: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(read["made_with"]["commit"], "abc");
@@ -101,10 +103,15 @@ mod tests {
         let page = markdown(
             part,
             &machine(),
-            &[Outcome { command: "c".into(), text: "\nt\n\n".into(), rows: vec![] }],
+            &[Outcome {
+                command: "c".into(),
+                text: "\nt\n\n".into(),
+                picture: Some("p.svg".into()),
+                rows: vec![],
+            }],
         );
         assert!(
-            page.contains("| abc | 2026-01-01 | P | 2 | Q | L |\n\n## `c`\n\n```text\nt\n```\n"),
+            page.contains("| abc | 2026-01-01 | P | 2 | Q | L |\n\n## `c`\n\n![Threads that map, touch and unmap pages of their own](p.svg)\n\n```text\nt\n```\n"),
             "{page}"
         );
     }

@@ -5,6 +5,7 @@
 //! results of each test with its number. Here both are put together.
 
 mod compare;
+mod heat;
 mod report;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ use crate::program::Program;
 use crate::progress::Step;
 
 pub use compare::compare;
+pub use heat::picture;
 pub use report::{markdown, text};
 
 /// The program that runs the tests.
@@ -73,6 +75,11 @@ impl Outcome {
     /// Returns whether the calls neither share a line that one writes nor interrupt.
     pub fn is_free(&self) -> bool {
         self.conflicts == 0 && self.interrupts == 0
+    }
+
+    /// Returns whether these are its two calls, in either order.
+    fn is_of(&self, one: &str, other: &str) -> bool {
+        self.calls == [one, other] || self.calls == [other, one]
     }
 }
 

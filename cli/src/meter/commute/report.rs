@@ -21,20 +21,21 @@ docs/design/commute.md.
 
 /// A number of tests and of those that are free.
 #[derive(Clone, Copy, Default)]
-struct Share {
-    free: usize,
-    all: usize,
+pub(super) struct Share {
+    pub free: usize,
+    pub all: usize,
 }
 
 impl Share {
-    fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Self {
+    pub fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Self {
         outcomes.fold(Share::default(), |share, outcome| Share {
             free: share.free + usize::from(outcome.is_free()),
             all: share.all + 1,
         })
     }
 
-    fn percent(self) -> String {
+    /// Formats percents with one digit after the point.
+    pub fn percent(self) -> String {
         if self.all == 0 {
             "–".to_owned()
         } else {
@@ -49,7 +50,7 @@ impl Share {
 }
 
 /// Returns the systems in the order of the results.
-fn systems(outcomes: &[Outcome]) -> Vec<&str> {
+pub(super) fn systems(outcomes: &[Outcome]) -> Vec<&str> {
     let mut systems: Vec<&str> = Vec::new();
     for outcome in outcomes {
         if !systems.contains(&outcome.system.as_str()) {
@@ -59,7 +60,8 @@ fn systems(outcomes: &[Outcome]) -> Vec<&str> {
     systems
 }
 
-fn on<'a>(outcomes: &'a [Outcome], system: &'a str) -> impl Iterator<Item = &'a Outcome> {
+/// Returns the outcomes on a system.
+pub(super) fn on<'a>(outcomes: &'a [Outcome], system: &'a str) -> impl Iterator<Item = &'a Outcome> {
     outcomes.iter().filter(move |outcome| outcome.system == system)
 }
 
@@ -162,10 +164,7 @@ pub fn markdown(outcomes: &[Outcome]) -> String {
 }
 
 fn cell(outcomes: &[Outcome], systems: &[&str], pair: [&str; 2]) -> String {
-    let is_pair = |outcome: &&Outcome| {
-        let calls = [outcome.calls[0].as_str(), outcome.calls[1].as_str()];
-        calls == pair || calls == [pair[1], pair[0]]
-    };
+    let is_pair = |outcome: &&Outcome| outcome.is_of(pair[0], pair[1]);
     let shares = systems.iter().map(|system| Share::of(on(outcomes, system).filter(is_pair)).short());
     shares.collect::<Vec<_>>().join(" / ")
 }

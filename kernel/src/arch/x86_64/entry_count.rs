@@ -3,8 +3,10 @@
 //! entry is the core that has its page's slot locked.
 //!
 //! A reader looks its entry up in the table that its core runs on. It walks it as the CPU does, without a
-//! lock: tables of a shared table stay until the space goes.
+//! lock: tables of a shared table stay until the space goes. So a reader that counts itself out uses the
+//! entry that it found, whatever core it runs on by then.
 
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::config::ReadRefs;
@@ -19,16 +21,25 @@ use crate::options;
 
 const COUNT: EmbeddedCount = EmbeddedCount::new(52, 7);
 
+/// A page's entry that counts a read of the running task's process.
+pub struct CountedEntry(NonNull<AtomicU64>);
+
 /// Counts a read of `frame` in this process's entry of `page`, if that shows the frame and has room. Returns
-/// whether it did.
-pub fn count_read(page: PageNum, frame: FrameNum) -> bool {
-    entry(page).is_some_and(|entry| COUNT.take(entry, shows(frame)))
+/// the entry if it did.
+#[inline]
+pub fn count_read(page: PageNum, frame: FrameNum) -> Option<CountedEntry> {
+    let entry = entry(page)?;
+    COUNT.take(entry, shows(frame)).then(|| CountedEntry(NonNull::from(entry)))
 }
 
-/// Drops a read of `frame` from this process's entry of `page`. Returns whether it was, or another is,
-/// counted there.
-pub fn uncount_read(page: PageNum, frame: FrameNum) -> bool {
-    entry(page).is_some_and(|entry| COUNT.leave(entry, shows(frame)))
+/// Drops a read of `frame` from the entry. Returns whether it was, or another is, counted there.
+///
+/// # Safety
+/// The caller is the task that counted the read, and has had the same space since.
+#[inline]
+pub unsafe fn uncount_read(entry: &CountedEntry, frame: FrameNum) -> bool {
+    // SAFETY: the space has not gone, so its tables have not either.
+    COUNT.leave(unsafe { entry.0.as_ref() }, shows(frame))
 }
 
 fn shows(frame: FrameNum) -> impl Fn(u64) -> bool {

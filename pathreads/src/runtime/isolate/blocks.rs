@@ -6,9 +6,10 @@
 //! it accessible again. A call that names its memory in another way makes it ordinary first ([`settle`]), and
 //! so does a member that lacks it ([`is_open`]).
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use pathreads::block::{Block, MOST_PAGES, SLOTS, START, State, part};
+use pathreads::kept::Kept;
 use pathreads::record::{MOST_MEMBERS, Record, Region};
 use pathreads::{PAGE, page_end};
 
@@ -27,15 +28,8 @@ const CLEARED_WHOLE: u64 = 4;
 /// The slots that are looked at for a new block.
 const LOOKED_AT: usize = 4;
 
-const WORDS: usize = SLOTS / 64;
-
-/// The slots of each size that this member has kept. They are hints: another member may have made a block
-/// ordinary. Setting a bit adds to `KEPT_BYTES`, and clearing it subtracts.
-static KEPT: [[AtomicU64; WORDS]; MOST_PAGES as usize] =
-    [const { [const { AtomicU64::new(0) }; WORDS] }; MOST_PAGES as usize];
-
-/// The bytes of these slots.
-static KEPT_BYTES: AtomicU64 = AtomicU64::new(0);
+/// The blocks that this member has kept.
+static KEPT: Kept = Kept::new();
 
 /// The slot of each size to look at next for a new block.
 static NEXT: [AtomicU32; MOST_PAGES as usize] = [const { AtomicU32::new(0) }; MOST_PAGES as usize];
@@ -45,14 +39,8 @@ static SEEN: [AtomicU32; MOST_MEMBERS] = [const { AtomicU32::new(0) }; MOST_MEMB
 
 /// Begins a member or a process, whose maker's blocks are not its own.
 pub fn begin() {
-    forget_kept();
+    KEPT.forget();
     IS_ASKED.store(false, Ordering::Relaxed);
-}
-
-/// Forgets which blocks are kept: none is.
-fn forget_kept() {
-    KEPT.iter().flatten().for_each(|word| word.store(0, Ordering::Relaxed));
-    KEPT_BYTES.store(0, Ordering::Relaxed);
 }
 
 /// Serves a call that maps or unmaps a block of this member. Returns its result.
@@ -114,8 +102,7 @@ pub fn note_call([number, _, level, option, ..]: [u64; 7]) {
 fn unmap(at: u64, length: u64) -> bool {
     let block = Block::exactly(at, page_end(length)).filter(|block| block.member == me());
     let is_held = control().pages_are_held.load(Ordering::Relaxed);
-    let may_keep =
-        |block: &Block| !is_held && KEPT_BYTES.load(Ordering::Relaxed) + block.length() <= KEPT_MOST;
+    let may_keep = |block: &Block| !is_held && KEPT.bytes() + block.length() <= KEPT_MOST;
     let Some(block) = block.filter(may_keep) else { return false };
     let blocks = &control().blocks;
     if !blocks.change(block, State::Used, State::Busy) {
@@ -135,33 +122,12 @@ fn unmap(at: u64, length: u64) -> bool {
 
 /// Notes a block that is kept.
 fn keep(block: Block) {
-    let (word, bit) = (&KEPT[block.pages as usize - 1][block.slot / 64], 1 << (block.slot % 64));
-    // The bit stays set when another member makes a block ordinary that was kept.
-    if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
-        KEPT_BYTES.fetch_add(block.length(), Ordering::Relaxed);
-    }
+    KEPT.add(block.pages, block.slot);
 }
 
 /// Takes a block of those that are kept.
 fn take(pages: u64) -> Option<Block> {
-    for (index, word) in KEPT[pages as usize - 1].iter().enumerate() {
-        loop {
-            let bits = word.load(Ordering::Relaxed);
-            if bits == 0 {
-                break;
-            }
-            let bit = bits.trailing_zeros() as usize;
-            // A handler may have taken it.
-            if word.fetch_and(!(1 << bit), Ordering::Relaxed) >> bit & 1 != 0 {
-                let block = Block { member: me(), pages, slot: index * 64 + bit };
-                // A handler that has made a thread may have forgotten all.
-                let less = |bytes: u64| Some(bytes.saturating_sub(block.length()));
-                let _ = KEPT_BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-                return Some(block);
-            }
-        }
-    }
-    None
+    KEPT.take(pages).map(|slot| Block { member: me(), pages, slot })
 }
 
 fn protect(block: Block, rights: u64) -> Result {
@@ -302,7 +268,7 @@ pub fn settle(record: &mut Record, start: u64, end: u64) -> Result<()> {
 pub fn settle_own(record: &mut Record) {
     let (start, end) = part(me());
     if settle(record, start, end).is_ok() {
-        forget_kept();
+        KEPT.forget();
     }
 }
 

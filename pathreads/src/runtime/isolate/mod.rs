@@ -24,8 +24,8 @@
 //!    is made again (`entry`). For a member that sleeps in `vfork` its child answers, until it executes.
 //! 4. *Only the holder of the lock makes requests*, so there is one at a time, and the record does not change
 //!    while members read it to serve.
-//! 5. *A member that has the lock, or waits for it, runs no handler of the program* ([`holds_back`]), which
-//!    might ask for the lock again. SIGSEGV and SIGBUS are not blocked, so those that are sent are held back.
+//! 5. *A member that has the lock, or waits for it, runs no handler of the program*, which might ask for the
+//!    lock again. SIGSEGV and SIGBUS are not blocked, so those that are sent are held back ([`faults`]).
 //! 6. *No two members use one stack for signals* ([`with_own_stack`]), and none leaves it for another stack
 //!    while it is in use (`crate::stack`): a request puts a frame on it at any time.
 //! 7. *Memory that one member alone uses needs no lock* (`blocks`). Small plain mappings are blocks of the
@@ -36,6 +36,7 @@
 
 pub mod blocks;
 pub mod calls;
+pub mod faults;
 pub mod fork;
 pub mod memory;
 pub mod thread;
@@ -323,36 +324,12 @@ pub fn is_leaders(signal: i32, code: i32) -> bool {
 
 /// Runs `f` with the record, under the lock, with signals blocked.
 fn locked<R>(f: impl FnOnce(&mut Record) -> R) -> R {
-    let before = MASK.load(Ordering::Relaxed);
-    sys::set_mask_noting(u64::MAX, &MASK);
-    let mask = MASK.load(Ordering::Relaxed);
-    let result = hold_record(f);
-    sys::set_mask(mask);
-    MASK.store(before, Ordering::Relaxed);
-    send_held_back();
-    result
-}
-
-/// The signals that the program blocks, while `locked` blocks others, or else all. The kernel writes it as it
-/// blocks them.
-static MASK: AtomicU64 = AtomicU64::new(u64::MAX);
-
-/// Ends what `locked` was about when a handler makes the program go on elsewhere. Returns a set of signals.
-/// Those in it that are blocked now are blocked by the program.
-pub fn take_mask() -> u64 {
-    MASK.swap(u64::MAX, Ordering::Relaxed)
+    sys::with_signals_blocked(|| with_record(f))
 }
 
 /// Runs `f` with the record, under the lock. The caller has blocked signals: a handler of the program could
-/// not take the lock. The two that cannot be blocked are held back ([`holds_back`]).
+/// not take the lock. The two that cannot be blocked are held back ([`faults`]).
 fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
-    let result = hold_record(f);
-    send_held_back();
-    result
-}
-
-/// Does so, and leaves the signals that were held back.
-fn hold_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
     let is_member = !thread::is_watcher();
     if is_member {
         IN_RECORD.store(true, Ordering::Relaxed);
@@ -372,44 +349,24 @@ fn hold_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
     result
 }
 
-/// Sends the signals that were held back, which may be those of this thread alone.
-fn send_held_back() {
-    if !thread::is_watcher() && HELD_BACK.load(Ordering::Relaxed) != 0 {
-        let signals = HELD_BACK.swap(0, Ordering::Relaxed);
-        let is_held = |signal: &u64| signals >> signal & 1 != 0;
-        [SIGBUS, SIGSEGV].into_iter().filter(is_held).for_each(sigaction::send_to_self);
-    }
-}
-
 /// Whether this member has the lock, or waits for it. The watcher does not say so, because the leader's own
 /// thread reads the same word.
 static IN_RECORD: AtomicBool = AtomicBool::new(false);
 
-/// The signals, by number, that were sent to this member meanwhile.
-static HELD_BACK: AtomicU64 = AtomicU64::new(0);
-
 /// Forgets what the maker of this member or process was about: it had the lock.
 fn forget_maker() {
     IN_RECORD.store(false, Ordering::Relaxed);
-    HELD_BACK.store(0, Ordering::Relaxed);
-    MASK.store(u64::MAX, Ordering::Relaxed);
+    faults::forget_held();
 }
 
-/// Holds a SIGSEGV or SIGBUS back that is sent to a member which has the lock, or waits for it: a handler
-/// of the program might ask for it again. It is sent once more when the lock is released. A fault there
-/// ends the program. Returns whether the signal is dealt with.
-pub fn holds_back(signal: i32, code: i32) -> bool {
-    let signal = signal as u64;
-    let is_fault = matches!(signal, SIGBUS | SIGSEGV);
-    if !is_fault || !IN_RECORD.load(Ordering::Relaxed) || thread::is_watcher() {
-        return false;
+/// Ends the program by a fault of the processor in a member that has the lock, or waits for it: handling
+/// that would take the lock. Returns whether this is one.
+pub fn fails(signal: i32, code: i32) -> bool {
+    let fails = code > 0 && IN_RECORD.load(Ordering::Relaxed) && !thread::is_watcher();
+    if fails {
+        sigaction::die_of(signal as u64);
     }
-    if code > 0 {
-        sigaction::die_of(signal);
-    } else {
-        HELD_BACK.fetch_or(1 << signal, Ordering::Relaxed);
-    }
-    true
+    fails
 }
 
 /// Has the memory below this function's frame mapped, before the lock is taken: a stack may reach from one

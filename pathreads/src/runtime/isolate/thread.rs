@@ -23,7 +23,8 @@ use pathreads::record::{MOST_MEMBERS, Record};
 
 use super::waiting::{self, Next};
 use super::{
-    MILLISECOND, blocks, control, is_member, leader, locked, me, own_thread, refuse, touch, wait, wake,
+    MILLISECOND, blocks, control, faults, is_member, leader, locked, me, own_thread, refuse, touch, wait,
+    wake,
 };
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
@@ -217,6 +218,7 @@ pub fn begin() {
     const PR_SET_PDEATHSIG: u64 = 1;
     let _ = harmless!(nr::PRCTL, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     super::forget_maker();
+    faults::forget();
     blocks::begin();
     CLEARED.store(CLEARED_NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
     crate::stack::give_back_all();

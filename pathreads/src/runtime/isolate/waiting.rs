@@ -177,6 +177,7 @@ pub fn begin() -> bool {
         // Another member may claim this one as soon as the lock is released, and send signals to its next
         // thread.
         drop_signals();
+        super::faults::forget();
     }
     may
 }

@@ -1,0 +1,110 @@
+//! The blocks that a member has kept, so that it finds one of a size at once.
+//!
+//! They are hints: another member may have made a block ordinary, and its bit stays. So a block that is kept
+//! again may have its bit set, and counts once. Handlers of the member come between any two instructions.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::PAGE;
+use crate::block::{MOST_PAGES, SLOTS};
+
+const WORDS: usize = SLOTS / 64;
+
+/// The slots of each size that are kept, and their bytes. Setting a bit adds to the bytes, and clearing it
+/// subtracts.
+pub struct Kept {
+    slots: [[AtomicU64; WORDS]; MOST_PAGES as usize],
+    bytes: AtomicU64,
+}
+
+impl Kept {
+    /// Creates one without any.
+    pub const fn new() -> Self {
+        Kept {
+            slots: [const { [const { AtomicU64::new(0) }; WORDS] }; MOST_PAGES as usize],
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the bytes of all that are kept.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Notes a slot of a size.
+    pub fn add(&self, pages: u64, slot: usize) {
+        let (word, bit) = (&self.slots[pages as usize - 1][slot / 64], 1 << (slot % 64));
+        if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+            self.bytes.fetch_add(pages * PAGE, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a slot of a size.
+    pub fn take(&self, pages: u64) -> Option<usize> {
+        self.slots[pages as usize - 1].iter().enumerate().find_map(|(index, word)| {
+            loop {
+                let bits = word.load(Ordering::Relaxed);
+                if bits == 0 {
+                    return None;
+                }
+                let bit = bits.trailing_zeros() as usize;
+                // A handler may have taken it.
+                if word.fetch_and(!(1 << bit), Ordering::Relaxed) >> bit & 1 != 0 {
+                    self.subtract(pages * PAGE);
+                    return Some(index * 64 + bit);
+                }
+            }
+        })
+    }
+
+    /// Subtracts from the bytes. A handler that has made a thread may have forgotten all.
+    fn subtract(&self, bytes: u64) {
+        let less = |all: u64| Some(all.saturating_sub(bytes));
+        let _ = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Forgets all.
+    pub fn forget(&self) {
+        self.slots.iter().flatten().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.bytes.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_taken_once() {
+        let kept = Kept::new();
+        kept.add(2, 0);
+        kept.add(2, SLOTS - 1);
+        kept.add(3, 5);
+        assert_eq!(kept.bytes(), 7 * PAGE);
+        assert_eq!([kept.take(2), kept.take(2), kept.take(2)], [Some(0), Some(SLOTS - 1), None]);
+        assert_eq!((kept.bytes(), kept.take(3), kept.bytes()), (3 * PAGE, Some(5), 0));
+    }
+
+    /// Another member has made the block ordinary meanwhile, and its own has mapped the place again.
+    #[test]
+    fn a_block_that_is_kept_again_counts_once() {
+        let kept = Kept::new();
+        (0..1000).for_each(|_| kept.add(64, 7));
+        assert_eq!(kept.bytes(), 64 * PAGE);
+        assert_eq!((kept.take(64), kept.bytes()), (Some(7), 0));
+    }
+
+    #[test]
+    fn nothing_is_kept_when_all_is_forgotten() {
+        let kept = Kept::new();
+        kept.add(1, 1);
+        kept.forget();
+        assert_eq!((kept.bytes(), kept.take(1)), (0, None));
+    }
+}
