@@ -1,7 +1,7 @@
 /* Threads look names up while others change the directory around them.
  *
  * name_race ROUNDS: exits with 0 if each name that stays was always found, also while it is replaced or its
- * neighbours come and go, and if a moved name was at one of its two places. */
+ * neighbours come and go, and if a name that moves to another directory was at one of its two places. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -42,12 +42,13 @@ static void make(const char *path)
     must(path, fd >= 0 && close(fd) == 0);
 }
 
-/* Move number n goes from `here` to `there` if n is odd, and back if it is even. If no other move begins
- * between two looks, a name that has come is at its old place no more, and one that has left has come. */
+/* Move number n goes from `here` to `inner/there` if n is odd, and back if it is even. If no other move
+ * begins between two looks, a name that has come is at its old place no more, and one that has left has
+ * come. */
 static void look_for_the_moved(void)
 {
     long move = atomic_load(&moves);
-    const char *from = move % 2 ? "here" : "there", *to = move % 2 ? "there" : "here";
+    const char *from = move % 2 ? "here" : "inner/there", *to = move % 2 ? "inner/there" : "here";
     int twice = is(to) && is(from);
     int lost = !is(from) && !is(to);
     must("a moved name is at one place", atomic_load(&moves) != move || (!twice && !lost));
@@ -99,12 +100,12 @@ int main(int argc, char **argv)
         make("new");
         must("replace", rename("new", "replaced") == 0 && !is("new"));
         long move = atomic_fetch_add(&moves, 1) + 1;
-        must("move", rename(move % 2 ? "here" : "there", move % 2 ? "there" : "here") == 0);
+        must("move", rename(move % 2 ? "here" : "inner/there", move % 2 ? "inner/there" : "here") == 0);
     }
     atomic_store(&done, 1);
     for (int i = 0; i <= READERS; i++)
         pthread_join(threads[i], NULL);
-    must("the rest", unlink("stays") == 0 && unlink("replaced") == 0 && unlink(rounds % 2 ? "there" : "here") == 0);
+    must("the rest", unlink("stays") == 0 && unlink("replaced") == 0 && unlink(rounds % 2 ? "inner/there" : "here") == 0);
     must("it is empty", rmdir("inner") == 0 && chdir("/") == 0 && rmdir("/tmp/name_race") == 0);
     printf("name_race: done\n");
     return 0;

@@ -93,6 +93,15 @@ fn a_name_that_stays_is_always_found() {
     }
 }
 
+/// A removed file is freed after a grace period of RCU, which no core would end if all of them sleep.
+#[test]
+fn removed_files_leave_their_room() {
+    for cpus in ["1", "4"] {
+        let run = run(&["-m", "128M", "-c", cpus], &[&compiled("room", Compiler::Musl), "5"]);
+        assert!(run.status == 0 && run.text() == "room: done\n", "{cpus} CPUs: {run:?}");
+    }
+}
+
 #[test]
 fn a_storm_of_memory_calls_harms_nobody() {
     CALLS.run_each(&[("1", "percore", 1), ("4", "adaptive", 2), ("2", "shared", 3)]);

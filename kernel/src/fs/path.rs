@@ -192,7 +192,11 @@ pub fn of(directory: &StaticOrArc<Node>) -> Result<Vec<u8>, Errno> {
         if parent.is(&at) {
             break;
         }
-        prepend(&mut path, &parent.names()?.name_of(&at)?)?;
+        match parent.names()?.name_of(&at) {
+            // It was moved since its parent was looked up.
+            Err(Errno::ENOENT) if at.parent().is_some_and(|now| !now.is(&parent)) => continue,
+            name => prepend(&mut path, &name?)?,
+        }
         at = parent;
     }
     if path.is_empty() {

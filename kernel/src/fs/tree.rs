@@ -12,17 +12,20 @@
 //! 2. A directory that was removed has no links and is empty. Both are checked and set under its names'
 //!    lock, so nothing is ever added to it again (ENOENT).
 //! 3. A node loses the reference of its name after a grace period of RCU, because look-ups use it uncounted.
-//! 4. A name that `rename` moves is found at one of its two places at each moment: look-ups in both
-//!    directories wait while the name is at both, which takes two stores and perhaps an allocation.
+//! 4. A name that `rename` moves is found at one of its two places at each moment, and `..` of a directory
+//!    leads to that place: look-ups in both directories wait while the name is at both. That takes two
+//!    stores, the directory's new parent, and perhaps an allocation. All else that may fail or wait, such as
+//!    the lock of a directory that is replaced, comes before.
 
 use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::file::RENAME_NOREPLACE;
 use percore::pin;
+use rcu::Spare;
 use sync::SpinLock;
 
-use super::directory::{self, Change};
+use super::directory::{self, Change, Entry};
 use super::memory_file::MemoryFile;
 use super::node::{Node, Volume};
 use super::path::Found;
@@ -212,7 +215,6 @@ pub fn rename(from: &Found<'_>, to: &Found<'_>, flags: u32) -> Result<(), Errno>
         return Err(Errno::ENOTEMPTY);
     }
     exchange(from, to, node, flags)?;
-    node.set_parent(to.parent.downgrade());
     from.parent.touch();
     to.parent.touch();
     Ok(())
@@ -228,36 +230,49 @@ fn exchange(from: &Found<'_>, to: &Found<'_>, node: &StaticOrArc<Node>, flags: u
         true => None,
         false => Some(to.parent.names_to_change(&pin)?),
     };
-    let moving = (old.begin_move(), elsewhere.as_ref().map(Change::begin_move));
-    let new = elsewhere.as_mut().unwrap_or(&mut old);
+    let new = elsewhere.as_ref().unwrap_or(&old);
     let is_same = new.get(&to.name).is_some_and(|named| named.is(node));
     if is_same && flags & RENAME_NOREPLACE == 0 {
         return Ok(());
     }
-    place(new, to, node, flags)?;
+    let entry = give_up_victim(new, to, node, flags)?;
+    let moving = (old.begin_move(), elsewhere.as_ref().map(Change::begin_move));
+    let new = elsewhere.as_mut().unwrap_or(&mut old);
+    match entry {
+        Some(entry) => new.replace(&to.name, entry),
+        None => new.insert(&to.name, node.clone())?,
+    }
+    node.set_parent(to.parent.downgrade());
     old.remove(&from.name);
     drop(moving);
     Ok(())
 }
 
-fn place(names: &mut Change<'_>, to: &Found<'_>, node: &StaticOrArc<Node>, flags: u32) -> Result<(), Errno> {
+/// Takes its link from the node called `to`, if there is one and `node` may replace it. Returns the entry to
+/// replace it with: nothing can fail any more.
+fn give_up_victim(
+    names: &Change<'_>,
+    to: &Found<'_>,
+    node: &StaticOrArc<Node>,
+    flags: u32,
+) -> Result<Option<Spare<Entry>>, Errno> {
     if to.parent.links() == 0 {
         return Err(Errno::ENOENT);
     }
-    let Some(victim) = names.get(&to.name) else {
-        return names.insert(&to.name, node.clone());
-    };
-    // Nothing can fail any more when the victim has lost its link.
-    let entry = directory::spare(&to.name, node.clone())?;
+    let Some(victim) = names.get(&to.name) else { return Ok(None) };
     match (node.is_directory(), victim.is_directory()) {
         _ if flags & RENAME_NOREPLACE != 0 => return Err(Errno::EEXIST),
         (true, false) => return Err(Errno::ENOTDIR),
         (false, true) => return Err(Errno::EISDIR),
-        (true, true) => retire(victim)?,
-        (false, false) => victim.remove_link(),
+        _ => {}
     }
-    names.replace(&to.name, entry);
-    Ok(())
+    let entry = directory::spare(&to.name, node.clone())?;
+    if victim.is_directory() {
+        retire(victim)?
+    } else {
+        victim.remove_link()
+    }
+    Ok(Some(entry))
 }
 
 /// Returns whether `directory` is `above` or somewhere below it. The caller holds `TREE`.
