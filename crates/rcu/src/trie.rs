@@ -356,6 +356,12 @@ impl<V> Values<'_, V> {
         self.trie.is_empty()
     }
 
+    /// Returns the value with `hash` for which `is` returns true.
+    pub fn get(&self, hash: u64, is: impl Fn(&V) -> bool) -> Option<&V> {
+        // SAFETY: no writer takes a leaf or a fork out while this lives.
+        unsafe { self.trie.search(hash, &is).map(|(_, leaf)| &(*leaf.as_ptr()).value) }
+    }
+
     /// Passes the values with keys above `key` and their keys to `show`, the lowest key first, until that
     /// returns false.
     pub fn after(&self, key: u64, show: &mut dyn FnMut(u64, &V) -> bool) {

@@ -42,8 +42,8 @@ pub fn spare(name: &[u8], node: StaticOrArc<Node>) -> Result<Spare<Entry>, Errno
 #[derive(Default)]
 pub struct Entries(Trie<Entry>);
 
-/// Returns the FNV-1a hash, mixed because the trie begins with the highest of its 60 bits.
-fn hash_of(name: &[u8]) -> u64 {
+/// Returns the FNV-1a hash, mixed because the trie begins with the highest of its 60 bits. It is not 0.
+pub fn hash_of(name: &[u8]) -> u64 {
     let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let hash = name.iter().fold(0xcbf2_9ce4_8422_2325, step);
     let mixed = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -86,11 +86,18 @@ impl Entries {
         self.0.look().after(key, show);
     }
 
-    /// Returns the name of `node`.
+    /// Returns the name of `node`. It looks among the names with the hash that the node has noted, or among
+    /// all if it has noted none.
     ///
     /// # Errors
     /// ENOENT if it has none here, ENOMEM.
     pub fn name_of(&self, node: &StaticOrArc<Node>) -> Result<Vec<u8>, Errno> {
+        let hash = node.name_hash();
+        if hash != 0 {
+            let names = self.0.look();
+            let entry = names.get(hash, |entry| entry.node.is(node)).ok_or(Errno::ENOENT)?;
+            return fallible::copied(&entry.name);
+        }
         let mut found = Err(Errno::ENOENT);
         self.after(0, &mut |_, entry| {
             let named = entry.node.is(node);

@@ -80,7 +80,7 @@ pub fn init(
     populate: impl FnOnce(&StaticOrArc<Node>) -> Result<(), BadImage>,
 ) -> Result<(), BadImage> {
     let root = Node::directory(Volume::Image, 0o755)?.into_static()?;
-    root.set_parent(root.downgrade());
+    root.set_parent(root.downgrade(), b"/");
     dev::populate(&root)?;
     populate(&root)?;
     tree::attach(&root, b"tmp", &Node::directory(Volume::Memory, 0o1777)?.into_static()?)?;

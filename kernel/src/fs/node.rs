@@ -55,6 +55,8 @@ pub struct Directory {
     names: Entries,
     /// The directory that contains it.
     parent: FreezeLock<StaticOrWeak<Node>>,
+    /// The hash of its name there. Relaxed: a hint for the search, which compares nodes.
+    name_hash: AtomicU64,
     /// A strong reference to the parent, once this directory was removed: `..` still leads there.
     removed_from: SpinLock<Option<StaticOrArc<Node>>>,
 }
@@ -118,6 +120,7 @@ impl Node {
         let directory = fallible::boxed(Directory {
             names: Entries::new(),
             parent: FreezeLock::new(StaticOrWeak::new()),
+            name_hash: AtomicU64::new(0),
             removed_from: SpinLock::new(None),
         })?;
         Self::new(volume, permissions, Body::Directory(directory))

@@ -45,7 +45,7 @@ pub fn attach(directory: &StaticOrArc<Node>, name: &[u8], node: &StaticOrArc<Nod
         return Err(Errno::ENOENT);
     }
     // First, because look-ups take no lock: no task finds a directory without a parent.
-    node.set_parent(directory.downgrade());
+    node.set_parent(directory.downgrade(), name);
     names.insert(name, node.clone())?;
     directory.touch();
     Ok(())
@@ -242,7 +242,7 @@ fn exchange(from: &Found<'_>, to: &Found<'_>, node: &StaticOrArc<Node>, flags: u
         Some(entry) => new.replace(&to.name, entry),
         None => new.insert(&to.name, node.clone())?,
     }
-    node.set_parent(to.parent.downgrade());
+    node.set_parent(to.parent.downgrade(), &to.name);
     old.remove(&from.name);
     drop(moving);
     Ok(())

@@ -138,19 +138,11 @@ fn is_wanted() -> bool {
 pub trait Shortage {
     /// Returns whether this is that value.
     fn is_shortage(&self) -> bool;
-    /// Returns whether files have no room left.
-    fn is_no_room(&self) -> bool {
-        false
-    }
 }
 
 impl Shortage for Errno {
     fn is_shortage(&self) -> bool {
         *self == Self::ENOMEM
-    }
-
-    fn is_no_room(&self) -> bool {
-        *self == Self::ENOSPC
     }
 }
 
@@ -166,20 +158,14 @@ impl Shortage for FaultError {
     }
 }
 
-/// Calls `operation`, and again whenever it fails for lack of memory and reclaim finds some, and once more if
-/// it fails for lack of room and removed files have some: their pages count until no look-up can find them.
-/// The caller holds no lock.
+/// Calls `operation`, and again whenever it fails for lack of memory and reclaim finds some. The caller holds
+/// no lock.
 ///
 /// # Errors
 /// Returns the errors of `operation`.
 #[inline]
-pub fn retry<R, E: Shortage>(mut operation: impl FnMut() -> Result<R, E>) -> Result<R, E> {
-    match retry_with(Reclaim::of_call(), &mut operation) {
-        Err(error) if error.is_no_room() && epoch::free_removed() => {
-            retry_with(Reclaim::of_call(), operation)
-        }
-        done => done,
-    }
+pub fn retry<R, E: Shortage>(operation: impl FnMut() -> Result<R, E>) -> Result<R, E> {
+    retry_with(Reclaim::of_call(), operation)
 }
 
 #[inline]

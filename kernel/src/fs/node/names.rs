@@ -1,13 +1,14 @@
 //! The names in a directory, and its parent.
 
 use alloc::borrow::Cow;
+use core::sync::atomic::Ordering;
 
 use abi::Errno;
 use abi::file::S_IFDIR;
 use percore::{Pinned, pin};
 
 use super::{Body, Node};
-use crate::fs::directory::{Change, Entries};
+use crate::fs::directory::{Change, Entries, hash_of};
 use crate::fs::path::At;
 use crate::mm::static_or_arc::{StaticOrArc, StaticOrWeak};
 
@@ -61,9 +62,18 @@ impl Node {
         }
     }
 
-    /// Sets the directory that this directory is in.
-    pub fn set_parent(&self, new: StaticOrWeak<Node>) {
+    /// Returns the hash of the name of this directory in its parent, or 0 if it is not known.
+    pub fn name_hash(&self) -> u64 {
+        match &self.body {
+            Body::Directory(directory) => directory.name_hash.load(Ordering::Relaxed),
+            _ => 0,
+        }
+    }
+
+    /// Sets the directory that this directory is in, and its name there.
+    pub fn set_parent(&self, new: StaticOrWeak<Node>, name: &[u8]) {
         if let Body::Directory(directory) = &self.body {
+            directory.name_hash.store(hash_of(name), Ordering::Relaxed);
             let _old = directory.parent.change().map(|mut parent| core::mem::replace(&mut *parent, new));
         }
     }
