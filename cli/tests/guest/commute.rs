@@ -45,6 +45,14 @@ fn accesses_of_processes_share_nothing() {
     found.iter().for_each(|outcome| assert!(is_free(outcome), "{outcome}"));
 }
 
+/// Look-ups of names, the same or others, there or not, touch no line that one of them writes.
+#[test]
+fn lookups_share_nothing() {
+    let found = outcomes("lookups", &["--systems", "adaptive", "--only", "+stat.,:stat."]);
+    assert!(!found.is_empty());
+    found.iter().for_each(|outcome| assert!(is_free(outcome), "{outcome}"));
+}
+
 /// The model is Linux's too. Two creations in one directory conflict there.
 #[test]
 fn the_stock_kernel_agrees_with_the_model() {

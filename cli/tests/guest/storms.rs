@@ -83,6 +83,25 @@ fn a_number_that_gets_another_pipe_is_always_open() {
     }
 }
 
+/// Threads look names up while others create, remove, replace and move names beside them. Without
+/// `Change::begin_move` they find a moved name at both of its places.
+#[test]
+fn a_name_that_stays_is_always_found() {
+    for (cpus, rounds) in [("1", "200"), ("2", "500"), ("4", "1000")] {
+        let run = run(&["-c", cpus], &[&compiled("name_race", Compiler::Musl), rounds]);
+        assert!(run.status == 0 && run.text() == "name_race: done\n", "{cpus} CPUs: {run:?}");
+    }
+}
+
+/// A removed file is freed after a grace period of RCU, which no core would end if all of them sleep.
+#[test]
+fn removed_files_leave_their_room() {
+    for cpus in ["1", "4"] {
+        let run = run(&["-m", "128M", "-c", cpus], &[&compiled("room", Compiler::Musl), "5"]);
+        assert!(run.status == 0 && run.text() == "room: done\n", "{cpus} CPUs: {run:?}");
+    }
+}
+
 #[test]
 fn a_storm_of_memory_calls_harms_nobody() {
     CALLS.run_each(&[("1", "percore", 1), ("4", "adaptive", 2), ("2", "shared", 3)]);

@@ -67,6 +67,7 @@
 //! | `reclaim.rs` | deferring, running, forcing, waiting |
 //! | `owned.rs` | a value in a block with room for its callback |
 //! | `word.rs` | words with counted references, which readers use without counting them |
+//! | `trie.rs` | values by hash, which readers search without a lock |
 //! | `handle.rs` | how a structure holds its domain |
 #![cfg_attr(not(loom), no_std)]
 #![warn(missing_debug_implementations)]
@@ -79,6 +80,7 @@ mod local;
 mod owned;
 mod queue;
 mod reclaim;
+mod trie;
 mod word;
 
 use percore::PerCore;
@@ -89,6 +91,7 @@ pub use handle::Handle;
 pub use local::Guard;
 pub use owned::{OutOfMemory, Owned};
 pub use queue::{Callback, Head};
+pub use trie::{Change, Moving, NotInserted, Spare, Trie, Values};
 pub use word::{Counted, Found, LoanCell, Loaned, Removed, Word};
 
 /// The sizes of a [`Domain`].

@@ -67,8 +67,14 @@ impl Domain {
     #[inline]
     pub fn wants_quiesce(&self, pin: &Pinned) -> bool {
         let epoch = self.epoch();
-        let wants = |local: &Local| local.online && (local.seen != epoch || local.queue.len() > 0);
-        self.cores.mine(pin).look(pin, wants) || self.orphans.waiting() > 0
+        let is_behind = |local: &Local| local.online && local.seen != epoch;
+        self.cores.mine(pin).look(pin, is_behind) || self.has_waiting(pin)
+    }
+
+    /// Returns whether callbacks wait on this core, or as orphans.
+    #[inline]
+    pub fn has_waiting(&self, pin: &Pinned) -> bool {
+        self.cores.mine(pin).look(pin, |local| local.queue.len() > 0) || self.orphans.waiting() > 0
     }
 
     /// Returns the number of waiting callbacks. It sums counters that each core publishes, so it does not

@@ -134,6 +134,24 @@ fn old_orphans_hold_nothing_up() {
     assert_eq!((machine.drops(), machine.domain.backlog()), (3, 0));
 }
 
+/// Before a core sleeps, its host asks whether it has callbacks, or whether others have left some.
+#[test]
+fn a_core_knows_what_waits_for_it() {
+    let machine = machine(2, 10);
+    let waits = || [0, 1].map(|at| machine.domain.has_waiting(&core(at)));
+    assert_eq!(waits(), [false, false]);
+    machine.retire(0);
+    assert_eq!(waits(), [true, false]);
+    machine.domain.offline(&core(0));
+    assert_eq!(waits(), [true, true], "orphans wait for any core");
+    machine.domain.quiesce(&core(1));
+    assert_eq!(
+        (waits(), machine.drops()),
+        ([false, false], 1),
+        "the last core awake ends grace periods alone"
+    );
+}
+
 #[test]
 fn batches_are_bounded() {
     let machine = machine(1, 10);

@@ -1,124 +1,146 @@
 //! The names in a directory.
 //!
-//! Entries are sorted by a hash of their name, and the hash is also the position from which `getdents64` goes
-//! on. So a position stays valid however many entries come and go, and a look-up is a binary search. Names
-//! with equal hashes are neighbours. A listing that is interrupted between two such names skips the second,
-//! but that takes 63 equal bits.
+//! They are in a trie by a hash of the name (`rcu::Trie`), which look-ups only read. A look-up of a name,
+//! there or not, takes no lock and writes nothing. Changes and listings take the directory's lock, unless
+//! boot made the directory.
 //!
-//! The sorted sequence is split into chunks, so that inserting a name moves few others:
-//!
-//! ```text
-//! chunks: [ [a d e] [g h k m] [p] ]      none empty, none longer than CHUNK; a full one is split in half
-//! ```
+//! A name's key in the trie is also the position from which `getdents64` goes on. So a position stays valid
+//! however many names come and go.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use abi::Errno;
+use percore::Pinned;
+use rcu::{Moving, NotInserted, Spare, Trie};
 
 use super::node::Node;
-use crate::mm::fallible;
 use crate::mm::static_or_arc::StaticOrArc;
+use crate::mm::{fallible, lending};
 
-/// Positions below this belong to `.` and `..`.
-const FIRST_KEY: u64 = 2;
-const CHUNK: usize = 64;
+/// The lowest hash whose positions are above those of `.` and `..`.
+const FIRST_HASH: u64 = 16;
 
 /// One name.
 pub struct Entry {
-    /// The hash of its name, which is its position.
-    pub key: u64,
     /// The name.
     pub name: Box<[u8]>,
     /// The node that has this name.
     pub node: StaticOrArc<Node>,
 }
 
-impl Entry {
-    fn order(&self) -> (u64, &[u8]) {
-        (self.key, &self.name)
-    }
+/// Makes an entry that is in no directory yet.
+///
+/// # Errors
+/// ENOMEM.
+pub fn spare(name: &[u8], node: StaticOrArc<Node>) -> Result<Spare<Entry>, Errno> {
+    let entry = Entry { name: fallible::copied(name)?.into_boxed_slice(), node };
+    Spare::new(hash_of(name), entry).map_err(|_| Errno::ENOMEM)
 }
 
 /// The names of one directory.
 #[derive(Default)]
-pub struct Entries(Vec<Vec<Entry>>);
+pub struct Entries(Trie<Entry>);
 
-/// Returns the FNV-1a hash, shortened by a bit so that the position is a valid `off_t`.
-fn key_of(name: &[u8]) -> u64 {
+/// Returns the FNV-1a hash, mixed because the trie begins with the highest of its 60 bits. It is not 0.
+pub fn hash_of(name: &[u8]) -> u64 {
     let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-    (name.iter().fold(0xcbf2_9ce4_8422_2325, step) >> 1).max(FIRST_KEY)
+    let hash = name.iter().fold(0xcbf2_9ce4_8422_2325, step);
+    let mixed = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 4).max(FIRST_HASH)
+}
+
+fn is(name: &[u8]) -> impl Fn(&Entry) -> bool {
+    move |entry| *entry.name == *name
 }
 
 impl Entries {
     /// Creates a directory without names.
     pub const fn new() -> Self {
-        Self(Vec::new())
+        Self(Trie::new())
     }
 
-    /// Returns the chunk that has `name` or would get it, and the index there.
-    fn find(&self, name: &[u8]) -> (usize, Result<usize, usize>) {
-        let order = (key_of(name), name);
-        let below = |chunk: &Vec<Entry>| chunk.last().is_some_and(|last| last.order() < order);
-        let chunk = self.0.partition_point(below).min(self.0.len().saturating_sub(1));
-        let entries = self.0.get(chunk).map(Vec::as_slice).unwrap_or_default();
-        (chunk, entries.binary_search_by(|entry| entry.order().cmp(&order)))
+    /// Makes the names immutable: listings then take no lock either.
+    pub fn freeze(&self) {
+        self.0.freeze();
     }
 
+    /// Returns the node called `name`. The caller uses it only until the core sleeps or is quiescent. If
+    /// names move to another place meanwhile, it waits until they have moved.
+    #[inline]
+    pub fn peek<'a>(&'a self, pin: &'a Pinned, name: &[u8]) -> Option<&'a StaticOrArc<Node>> {
+        lending::find(pin, &self.0, hash_of(name), is(name)).map(|entry| &entry.node)
+    }
+
+    /// Locks the names for a change.
+    ///
+    /// # Errors
+    /// EROFS if they are immutable.
+    pub fn change<'a>(&'a self, pin: &'a Pinned) -> Result<Change<'a>, Errno> {
+        lending::change(pin, &self.0).map(Change).ok_or(Errno::EROFS)
+    }
+
+    /// Passes the names after position `key` and their positions to `show`, until that returns false. No name
+    /// comes or goes meanwhile.
+    pub fn after(&self, key: u64, show: &mut dyn FnMut(u64, &Entry) -> bool) {
+        self.0.look().after(key, show);
+    }
+
+    /// Returns the name of `node`. It looks among the names with the hash that the node has noted, or among
+    /// all if it has noted none.
+    ///
+    /// # Errors
+    /// ENOENT if it has none here, ENOMEM.
+    pub fn name_of(&self, node: &StaticOrArc<Node>) -> Result<Vec<u8>, Errno> {
+        let hash = node.name_hash();
+        if hash != 0 {
+            let names = self.0.look();
+            let entry = names.get(hash, |entry| entry.node.is(node)).ok_or(Errno::ENOENT)?;
+            return fallible::copied(&entry.name);
+        }
+        let mut found = Err(Errno::ENOENT);
+        self.after(0, &mut |_, entry| {
+            let named = entry.node.is(node);
+            if named {
+                found = fallible::copied(&entry.name);
+            }
+            !named
+        });
+        found
+    }
+}
+
+/// The names of a directory, locked for a change.
+pub struct Change<'a>(rcu::Change<'a, Entry>);
+
+impl<'a> Change<'a> {
     /// Returns the node called `name`.
     pub fn get(&self, name: &[u8]) -> Option<&StaticOrArc<Node>> {
-        let (chunk, place) = self.find(name);
-        Some(&self.0.get(chunk)?.get(place.ok()?)?.node)
+        self.0.get(hash_of(name), is(name)).map(|entry| &entry.node)
     }
 
     /// Adds a name.
     ///
     /// # Errors
-    /// EEXIST if it is there already, ENOMEM.
+    /// EEXIST if it is there already, ENOMEM, and ENOSPC if too many names have its hash.
     pub fn insert(&mut self, name: &[u8], node: StaticOrArc<Node>) -> Result<(), Errno> {
-        let (chunk, Err(mut index)) = self.find(name) else { return Err(Errno::EEXIST) };
-        let entry = Entry { key: key_of(name), name: fallible::copied(name)?.into_boxed_slice(), node };
-        if self.0.is_empty() {
-            // With room for the entry, so that the chunk does not stay empty.
-            fallible::push(&mut self.0, fallible::empty(1)?)?;
+        if self.get(name).is_some() {
+            return Err(Errno::EEXIST);
         }
-        let mut target = chunk;
-        if self.0.get(chunk).is_some_and(|entries| entries.len() == CHUNK) {
-            self.split(chunk)?;
-            if index > CHUNK / 2 {
-                (target, index) = (chunk + 1, index - CHUNK / 2);
-            }
-        }
-        fallible::insert(self.0.get_mut(target).ok_or(Errno::EIO)?, index, entry)
+        self.0.insert(spare(name, node)?).map_err(|error| match error {
+            NotInserted::NoMemory => Errno::ENOMEM,
+            NotInserted::Full => Errno::ENOSPC,
+        })
     }
 
-    /// Splits a full chunk in half.
-    fn split(&mut self, chunk: usize) -> Result<(), Errno> {
-        self.0.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        let mut upper = fallible::empty(CHUNK)?;
-        upper.extend(self.0.get_mut(chunk).ok_or(Errno::EIO)?.drain(CHUNK / 2..));
-        self.0.insert(chunk + 1, upper);
-        Ok(())
+    /// Replaces the entry with the name of `entry`, if there is one. Look-ups find one or the other.
+    pub fn replace(&mut self, name: &[u8], entry: Spare<Entry>) {
+        let _unused = self.0.replace(entry, is(name));
     }
 
-    /// Gives `name`, which must be there, to `node`, and returns the node that had it.
-    pub fn replace(&mut self, name: &[u8], node: StaticOrArc<Node>) -> Option<StaticOrArc<Node>> {
-        let (chunk, place) = self.find(name);
-        let index = place.ok()?;
-        let entry = self.0.get_mut(chunk)?.get_mut(index)?;
-        Some(core::mem::replace(&mut entry.node, node))
-    }
-
-    /// Removes a name and returns its node.
-    pub fn remove(&mut self, name: &[u8]) -> Option<StaticOrArc<Node>> {
-        let (chunk, place) = self.find(name);
-        let index = place.ok()?;
-        let entries = self.0.get_mut(chunk)?;
-        let removed = entries.remove(index);
-        if entries.is_empty() {
-            self.0.remove(chunk);
-        }
-        Some(removed.node)
+    /// Removes a name. Its node loses this reference when no look-up can be using it any more.
+    pub fn remove(&mut self, name: &[u8]) {
+        self.0.remove(hash_of(name), is(name));
     }
 
     /// Returns whether there is no name.
@@ -126,14 +148,9 @@ impl Entries {
         self.0.is_empty()
     }
 
-    /// Returns the entries after position `key`.
-    pub fn after(&self, key: u64) -> impl Iterator<Item = &Entry> {
-        let passed = self.0.partition_point(|chunk| chunk.last().is_some_and(|last| last.key <= key));
-        self.0.iter().skip(passed).flatten().skip_while(move |entry| entry.key <= key)
-    }
-
-    /// Returns the name of `node`.
-    pub fn name_of(&self, node: &StaticOrArc<Node>) -> Option<&[u8]> {
-        self.0.iter().flatten().find(|entry| entry.node.is(node)).map(|entry| &*entry.name)
+    /// Makes look-ups wait until the result is dropped, which the caller does before it drops this. It gives
+    /// names their new places before it takes the old ones away.
+    pub fn begin_move(&self) -> Moving<'a> {
+        self.0.begin_move()
     }
 }

@@ -16,9 +16,9 @@ impl Executable {
     ///
     /// # Errors
     /// ENOENT if there is nothing, and those of [`Executable::open`].
-    pub fn found(found: Found) -> Result<Self, Errno> {
+    pub fn found(found: Found<'_>) -> Result<Self, Errno> {
         let node = found.existing()?.clone();
-        Self::open(OpenFile::found(node, found, O_RDONLY)?)
+        Self::open(OpenFile::found(node, found.into_place(), O_RDONLY)?)
     }
 
     /// Checks that `file` may be executed.

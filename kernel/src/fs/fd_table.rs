@@ -231,7 +231,15 @@ impl FdTable {
         lending::borrow(&pin, self.slot(&pin, fd)?).ok_or(Errno::EBADF)
     }
 
-    /// Does the same, and keeps the file open meanwhile.
+    /// Does the same without a loan. The caller uses the file only until the core sleeps or is quiescent.
+    ///
+    /// # Errors
+    /// EBADF if it is not open.
+    pub fn peek<'a>(&'a self, pin: &'a Pinned, fd: i32) -> Result<&'a OpenFile, Errno> {
+        lending::peek(pin, self.slot(pin, fd)?).ok_or(Errno::EBADF)
+    }
+
+    /// Lends it too, and keeps the file open meanwhile.
     ///
     /// # Errors
     /// EBADF if it is not open.

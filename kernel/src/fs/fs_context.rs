@@ -1,21 +1,31 @@
 //! The file system context of a process: its root, its current directory and its umask (Linux's `fs_struct`).
+//!
+//! Calls read the current directory without a lock (`rcu::Word`) and write no shared line for it. `chdir`
+//! replaces the word's [`Place`], and the old one is dropped when no core can be reading it any more. Another
+//! process may read it too, by `/proc/PID/cwd`, so that holds for a process with one thread as well.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use abi::Errno;
-use sync::SpinLock;
+use percore::{Pinned, pin};
+use rcu::Word;
 
 use super::node::Node;
 use super::path::{self, Found};
-use crate::mm::fallible;
 use crate::mm::refcache_arc::RefcacheArc;
 use crate::mm::static_or_arc::StaticOrArc;
+use crate::mm::{fallible, lending};
+
+/// A directory that a process is in. Refcache counts it, because forks on different cores inherit it. The
+/// `Arc` has one holder: the word.
+type Place = Arc<RefcacheArc<StaticOrArc<Node>>>;
 
 /// The context. Threads share it, and so do processes after `clone` with CLONE_FS.
 pub struct FsContext {
     root: RefcacheArc<StaticOrArc<Node>>,
-    directory: SpinLock<RefcacheArc<StaticOrArc<Node>>>,
+    /// Never free.
+    directory: Word<Place>,
     /// Relaxed: it orders nothing.
     umask: AtomicU32,
 }
@@ -24,36 +34,59 @@ impl FsContext {
     /// Returns the context of the first process, in the root directory.
     pub fn new() -> Result<Arc<Self>, Errno> {
         let root = RefcacheArc::new(super::root())?;
-        fallible::arc(Self { directory: SpinLock::new(root.clone()), root, umask: AtomicU32::new(0o022) })
+        Self::with(root.clone(), root, 0o022)
     }
 
     /// Returns a copy that changes independently.
     pub fn copy(&self) -> Result<Arc<Self>, Errno> {
-        fallible::arc(Self {
-            root: self.root.clone(),
-            directory: SpinLock::new(self.directory.lock().clone()),
-            umask: AtomicU32::new(self.umask.load(Ordering::Relaxed)),
-        })
+        let pin = pin();
+        let directory = lending::peek(&pin, &self.directory).unwrap_or(&self.root).clone();
+        Self::with(self.root.clone(), directory, self.umask.load(Ordering::Relaxed))
     }
 
-    /// Returns the current directory.
+    fn with(
+        root: RefcacheArc<StaticOrArc<Node>>,
+        directory: RefcacheArc<StaticOrArc<Node>>,
+        umask: u32,
+    ) -> Result<Arc<Self>, Errno> {
+        let context = Self { root, directory: Word::new(), umask: AtomicU32::new(umask) };
+        let _nothing = context.directory.put(fallible::arc(directory)?, false);
+        fallible::arc(context)
+    }
+
+    /// Returns the current directory. The caller uses it only until the core sleeps or is quiescent.
+    #[inline]
+    pub fn peek_directory<'a>(&'a self, pin: &'a Pinned) -> &'a StaticOrArc<Node> {
+        lending::peek(pin, &self.directory).unwrap_or(&self.root)
+    }
+
+    /// Returns the current directory, counted.
     pub fn directory(&self) -> StaticOrArc<Node> {
-        StaticOrArc::clone(&self.directory.lock())
+        self.peek_directory(&pin()).clone()
     }
 
     /// Changes the current directory.
+    ///
+    /// # Errors
+    /// ENOTDIR, ENOMEM.
     pub fn set_directory(&self, node: StaticOrArc<Node>) -> Result<(), Errno> {
         if !node.is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        let node = RefcacheArc::new(node)?;
-        let _old = core::mem::replace(&mut *self.directory.lock(), node);
+        let place = fallible::arc(RefcacheArc::new(node)?)?;
+        self.directory.put(place, false).into_iter().for_each(|old| lending::discard(old, false));
         Ok(())
     }
 
     /// Looks `path` up, from `start` unless it is absolute.
-    pub fn find(&self, start: &StaticOrArc<Node>, path: &[u8], follow: bool) -> Result<Found, Errno> {
-        path::find(&self.root, start, path, follow)
+    pub fn find<'a>(
+        &'a self,
+        pin: &'a Pinned,
+        start: &'a StaticOrArc<Node>,
+        path: &[u8],
+        follow: bool,
+    ) -> Result<Found<'a>, Errno> {
+        path::find(pin, &self.root, start, path, follow)
     }
 
     /// Sets the umask and returns the old one.

@@ -50,6 +50,7 @@ pub mod readiness;
 pub mod tree;
 
 use abi::Errno;
+use percore::pin;
 use sync::SetOnce;
 
 pub use budget::numbers as budget;
@@ -79,7 +80,7 @@ pub fn init(
     populate: impl FnOnce(&StaticOrArc<Node>) -> Result<(), BadImage>,
 ) -> Result<(), BadImage> {
     let root = Node::directory(Volume::Image, 0o755)?.into_static()?;
-    root.set_parent(root.downgrade());
+    root.set_parent(root.downgrade(), b"/");
     dev::populate(&root)?;
     populate(&root)?;
     tree::attach(&root, b"tmp", &Node::directory(Volume::Memory, 0o1777)?.into_static()?)?;
@@ -112,6 +113,6 @@ pub fn boot_file(path: &str) -> Result<&'static [u8], Errno> {
 /// # Errors
 /// ENOENT if there is none, and those of [`Executable::open`].
 pub fn program(path: &[u8]) -> Result<Executable, Errno> {
-    let root = root();
-    Executable::found(path::find(&root, &root, path, true)?)
+    let (pin, root) = (pin(), root());
+    Executable::found(path::find(&pin, &root, &root, path, true)?)
 }

@@ -37,14 +37,7 @@ pub enum Volume {
 /// The type and contents of a node.
 pub enum Body {
     /// A directory.
-    Directory {
-        /// The names in it.
-        names: FreezeLock<Entries>,
-        /// The directory that contains it.
-        parent: FreezeLock<StaticOrWeak<Node>>,
-        /// A strong reference to the parent, once this directory was removed: `..` still leads there.
-        removed_from: SpinLock<Option<StaticOrArc<Node>>>,
-    },
+    Directory(Box<Directory>),
     /// A directory whose names are generated when it is read.
     Folder(Box<dyn Folder>),
     /// A symbolic link.
@@ -57,30 +50,39 @@ pub enum Body {
     Generated(Box<folder::Maker>),
 }
 
+/// The names in a directory, and its parent.
+pub struct Directory {
+    names: Entries,
+    /// The directory that contains it.
+    parent: FreezeLock<StaticOrWeak<Node>>,
+    /// The hash of its name there. Relaxed: a hint for the search, which compares nodes.
+    name_hash: AtomicU64,
+    /// A strong reference to the parent, once this directory was removed: `..` still leads there.
+    removed_from: SpinLock<Option<StaticOrArc<Node>>>,
+}
+
 /// A file, directory or link.
 ///
-/// The counts of references stand before a node and change when it is looked up. So the fields that a call
-/// reads through a descriptor begin on the next cache line.
+/// The counts of references stand on the cache line before a node, and change when it is opened. On the first
+/// line of the node is what a call reads through a descriptor, and the second changes with the file and its
+/// names.
 #[repr(C)]
 pub struct Node {
-    changed_ns: AtomicU64,
-    links: AtomicU32,
-    _apart: [u8; APART],
     permissions: AtomicU32,
     volume: Volume,
     ino: u64,
     body: Body,
+    status: Status,
 }
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
-/// Bytes of the counts of an `Arc`.
-const COUNTS: usize = 2 * size_of::<usize>();
-/// Bytes that fill the line of the counts.
-const APART: usize = LINE - COUNTS - size_of::<AtomicU64>() - size_of::<AtomicU32>();
-const _: () = assert!(COUNTS + offset_of!(Node, permissions) == LINE);
-/// Slabs of this size begin on a cache line.
-const _: () = assert!(COUNTS + size_of::<Node>() <= 256);
+/// The part of a node that changes with the file and its names, and that `stat` reads.
+#[repr(align(64))]
+struct Status {
+    changed_ns: AtomicU64,
+    links: AtomicU32,
+}
+
+const _: () = assert!(offset_of!(Node, status) == align_of::<Status>());
 
 /// Per core, the number of nodes that it has made: cores that make nodes share no cache line. Relaxed
 /// everywhere in this file: numbers, times and permissions order nothing.
@@ -101,9 +103,10 @@ impl Node {
 
     fn numbered(ino: u64, volume: Volume, permissions: u32, body: Body) -> Result<StaticOrArc<Self>, Errno> {
         fallible::arc(Self {
-            changed_ns: AtomicU64::new(arch::wall_ns()),
-            links: AtomicU32::new(if matches!(body, Body::Directory { .. }) { 2 } else { 1 }),
-            _apart: [0; APART],
+            status: Status {
+                changed_ns: AtomicU64::new(arch::wall_ns()),
+                links: AtomicU32::new(if matches!(body, Body::Directory(_)) { 2 } else { 1 }),
+            },
             permissions: AtomicU32::new(permissions & 0o7777),
             volume,
             ino,
@@ -114,12 +117,13 @@ impl Node {
 
     /// Creates a directory without names.
     pub fn directory(volume: Volume, permissions: u32) -> Result<StaticOrArc<Self>, Errno> {
-        let body = Body::Directory {
-            names: FreezeLock::new(Entries::new()),
+        let directory = fallible::boxed(Directory {
+            names: Entries::new(),
             parent: FreezeLock::new(StaticOrWeak::new()),
+            name_hash: AtomicU64::new(0),
             removed_from: SpinLock::new(None),
-        };
-        Self::new(volume, permissions, body)
+        })?;
+        Self::new(volume, permissions, Body::Directory(directory))
     }
 
     /// Creates a symbolic link.
@@ -156,7 +160,7 @@ impl Node {
     /// Returns its type, `S_IF*`.
     pub fn kind(&self) -> u32 {
         match &self.body {
-            Body::Directory { .. } | Body::Folder(_) => S_IFDIR,
+            Body::Directory(_) | Body::Folder(_) => S_IFDIR,
             Body::Link(_) | Body::Descriptor(_) => S_IFLNK,
             Body::File(content) => content.kind(),
             Body::Generated(_) => S_IFREG,
@@ -193,7 +197,7 @@ impl Node {
 
     /// Sets the time of its last change.
     pub fn set_changed(&self, ns: u64) {
-        self.changed_ns.store(ns, Ordering::Relaxed);
+        self.status.changed_ns.store(ns, Ordering::Relaxed);
     }
 
     /// Sets the time of its last change to now.
@@ -203,28 +207,28 @@ impl Node {
 
     /// Returns the number of hard links, which is 0 once its last name is gone.
     pub fn links(&self) -> u32 {
-        self.links.load(Ordering::Relaxed)
+        self.status.links.load(Ordering::Relaxed)
     }
 
     /// Counts one more name.
     pub fn add_link(&self) {
-        self.links.fetch_add(1, Ordering::Relaxed);
+        self.status.links.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts one name less.
     pub fn remove_link(&self) {
-        self.links.fetch_sub(1, Ordering::Relaxed);
+        self.status.links.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Sets the number of names to 0.
     pub fn forget_links(&self) {
-        self.links.store(0, Ordering::Relaxed);
+        self.status.links.store(0, Ordering::Relaxed);
     }
 
     /// Returns what `stat` reports.
     pub fn stat(&self) -> Stat {
         let size = self.size();
-        let changed = Timespec::from_ns(self.changed_ns.load(Ordering::Relaxed));
+        let changed = Timespec::from_ns(self.status.changed_ns.load(Ordering::Relaxed));
         let (major, minor) = self.content().map_or((0, 0), Content::device);
         Stat {
             dev: self.volume as u64,
@@ -254,7 +258,7 @@ impl Node {
         match &self.body {
             Body::File(content) => content.len(),
             Body::Link(target) => target.len() as u64,
-            Body::Directory { .. } | Body::Folder(_) | Body::Descriptor(_) | Body::Generated(_) => 0,
+            Body::Directory(_) | Body::Folder(_) | Body::Descriptor(_) | Body::Generated(_) => 0,
         }
     }
 }

@@ -18,7 +18,7 @@ use super::folder;
 use super::holders::Holders;
 use super::node::{Body, Node};
 use super::page_cache::PageCache;
-use super::path::{self, Found};
+use super::path;
 use crate::bytes::{copy_prefix, tail};
 use crate::mm::fallible::{self, Text};
 use crate::mm::lending::Borrowed;
@@ -29,13 +29,15 @@ const OPENING: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
 /// Flags that `F_SETFL` may change.
 const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
 
+/// The directory where a file was found, and its name there.
+type Place = (StaticOrArc<Node>, Vec<u8>);
+
 /// An open file. Its fields lie on other cache lines than the count of its references. Mappings and forks
 /// change that count, and reads of other processes, which share the open file, need the fields.
 #[repr(align(64))]
 pub struct OpenFile {
     node: StaticOrArc<Node>,
-    /// The directory where it was found, and its name there.
-    place: Option<(StaticOrArc<Node>, Vec<u8>)>,
+    place: Option<Place>,
     /// `O_*`. Relaxed: the flags order nothing.
     flags: AtomicU32,
     /// The position of the next read or write. It is locked during a transfer, so that threads do not read
@@ -51,9 +53,9 @@ impl OpenFile {
         Self::with(node, None, flags)
     }
 
-    /// Opens `node`, which `found` led to, with `flags`.
-    pub fn found(node: StaticOrArc<Node>, found: Found, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
-        Self::with(node, Some((found.parent, found.name)), flags)
+    /// Opens `node`, which was found at `place`, with `flags`.
+    pub fn found(node: StaticOrArc<Node>, place: Place, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
+        Self::with(node, Some(place), flags)
     }
 
     /// Opens a file that is in no directory and is to be called `name`.
@@ -61,11 +63,7 @@ impl OpenFile {
         Self::with(node, Some((super::root(), name)), flags)
     }
 
-    fn with(
-        node: StaticOrArc<Node>,
-        place: Option<(StaticOrArc<Node>, Vec<u8>)>,
-        flags: u32,
-    ) -> Result<StaticOrArc<Self>, Errno> {
+    fn with(node: StaticOrArc<Node>, place: Option<Place>, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
         let node = match node.body() {
             Body::Generated(make) if flags & O_PATH == 0 => folder::opened(&node, &**make)?,
             _ => node,

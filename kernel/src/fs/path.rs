@@ -1,13 +1,20 @@
 //! Path look-up.
 //!
+//! A walk counts no node that a directory of the tree has: it uses the nodes on its way, and the one that it
+//! leads to, without writing to them ([`At`]). So the caller of [`find`] uses the result before it sleeps,
+//! pauses or touches user memory, and takes counted references if it needs them longer. Nodes that nothing
+//! else keeps, which directories such as those of `/proc` make, and parents, are counted.
+//!
 //! The walk keeps a directory and the rest of the path. A symbolic link puts its target in front of the rest,
 //! so links cost no recursion. There may be 40 links, and each target is shorter than `PATH_MAX`, as the path
 //! is.
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::file::{NAME_MAX, PATH_MAX};
+use percore::Pinned;
 
 use super::node::{Body, Node};
 use crate::bytes::after;
@@ -18,25 +25,34 @@ const MAX_LINKS: u32 = 40;
 /// The bytes of a usual path.
 const USUAL: usize = 64;
 
+/// A node that a walk reached. A borrowed one is not counted: the caller uses it only until the core sleeps
+/// or is quiescent.
+pub type At<'a> = Cow<'a, StaticOrArc<Node>>;
+
 /// The result of a look-up.
-pub struct Found {
+pub struct Found<'a> {
     /// The directory that the last name is in.
-    pub parent: StaticOrArc<Node>,
+    pub parent: At<'a>,
     /// The last name, or `/` for the root.
     pub name: Vec<u8>,
     /// The node that has that name, if any.
-    pub node: Option<StaticOrArc<Node>>,
+    pub node: Option<At<'a>>,
     /// Set if the path ended with a slash.
     pub slash: bool,
 }
 
-impl Found {
+impl Found<'_> {
     /// Returns the node.
     ///
     /// # Errors
     /// ENOENT if there is none.
     pub fn existing(&self) -> Result<&StaticOrArc<Node>, Errno> {
-        self.node.as_ref().ok_or(Errno::ENOENT)
+        self.node.as_deref().ok_or(Errno::ENOENT)
+    }
+
+    /// Returns the directory, counted, and the last name.
+    pub fn into_place(self) -> (StaticOrArc<Node>, Vec<u8>) {
+        (self.parent.into_owned(), self.name)
     }
 
     /// Returns whether the last name cannot be made or removed: `.`, `..` or the root.
@@ -50,8 +66,10 @@ fn is_special(name: &[u8]) -> bool {
 }
 
 /// A walk: the path, how many bytes of it were walked, and the directory where they led.
-struct Walk {
-    at: StaticOrArc<Node>,
+struct Walk<'a> {
+    pin: &'a Pinned,
+    root: &'a StaticOrArc<Node>,
+    at: At<'a>,
     path: Vec<u8>,
     walked: usize,
     links: u32,
@@ -59,32 +77,33 @@ struct Walk {
 
 /// Looks `path` up, from the directory `from` on. Everything but the last name must exist. A symbolic link
 /// there is followed if `follow` is true or a slash comes after it.
-pub fn find(
-    root: &StaticOrArc<Node>,
-    from: &StaticOrArc<Node>,
+pub fn find<'a>(
+    pin: &'a Pinned,
+    root: &'a StaticOrArc<Node>,
+    from: &'a StaticOrArc<Node>,
     path: &[u8],
     follow: bool,
-) -> Result<Found, Errno> {
+) -> Result<Found<'a>, Errno> {
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
-    let mut walk = Walk { at: from.clone(), path: Vec::new(), walked: 0, links: 0 };
-    walk.go_on_with(root, path, &[])?;
+    let mut walk = Walk { pin, root, at: Cow::Borrowed(from), path: Vec::new(), walked: 0, links: 0 };
+    walk.go_on_with(path, &[])?;
     loop {
-        if let Some(found) = walk.step(root, follow)? {
+        if let Some(found) = walk.step(follow)? {
             return Ok(found);
         }
     }
 }
 
-impl Walk {
+impl<'a> Walk<'a> {
     /// Sets the rest of the path to `path` and then `tail`.
-    fn go_on_with(&mut self, root: &StaticOrArc<Node>, path: &[u8], tail: &[u8]) -> Result<(), Errno> {
+    fn go_on_with(&mut self, path: &[u8], tail: &[u8]) -> Result<(), Errno> {
         if path.len() >= PATH_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
         if path.first() == Some(&b'/') {
-            self.at = root.clone();
+            self.at = Cow::Borrowed(self.root);
         }
         let mut whole = fallible::empty(path.len() + tail.len())?;
         whole.extend_from_slice(path);
@@ -93,7 +112,7 @@ impl Walk {
         Ok(())
     }
 
-    fn step(&mut self, root: &StaticOrArc<Node>, follow: bool) -> Result<Option<Found>, Errno> {
+    fn step(&mut self, follow: bool) -> Result<Option<Found<'a>>, Errno> {
         let path = core::mem::take(&mut self.path);
         let start = after(&path, self.walked).iter().position(|&byte| byte != b'/');
         let start = start.map_or(path.len(), |skipped| self.walked + skipped);
@@ -106,12 +125,14 @@ impl Walk {
             return found(&self.at, b"/", Some(self.at.clone()), true);
         }
         let node = self.look_up(name, last)?;
-        match node.as_deref().map(Node::body) {
-            Some(Body::Link(target)) if !last || slash || follow => self.follow(root, target, tail)?,
+        match node.as_deref().map(|node| node.body()) {
+            Some(Body::Link(target)) if !last || slash || follow => self.follow(target, tail)?,
             Some(Body::Descriptor(open)) if last && (slash || follow) => {
-                return found(&self.at, name, Some(open.node().clone()), slash);
+                return found(&self.at, name, Some(Cow::Owned(open.node().clone())), slash);
             }
-            Some(Body::Descriptor(open)) if !last => (self.at, self.path) = (open.node().clone(), path),
+            Some(Body::Descriptor(open)) if !last => {
+                (self.at, self.path) = (Cow::Owned(open.node().clone()), path);
+            }
             _ if last => return found(&self.at, name, node, slash),
             _ => (self.at, self.path) = (node.ok_or(Errno::ENOENT)?, path),
         }
@@ -119,35 +140,39 @@ impl Walk {
     }
 
     /// Looks `name` up in the current directory. A missing last name is no error.
-    fn look_up(&self, name: &[u8], last: bool) -> Result<Option<StaticOrArc<Node>>, Errno> {
+    fn look_up(&self, name: &[u8], last: bool) -> Result<Option<At<'a>>, Errno> {
         if !self.at.is_directory() {
             return Err(Errno::ENOTDIR);
         }
         if name.len() > NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
-        match self.at.lookup(name) {
+        let found = match &self.at {
+            Cow::Borrowed(directory) => directory.peek(self.pin, name),
+            Cow::Owned(directory) => directory.lookup(name).map(Cow::Owned),
+        };
+        match found {
             Ok(node) => Ok(Some(node)),
             Err(Errno::ENOENT) if last && !is_special(name) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn follow(&mut self, root: &StaticOrArc<Node>, target: &[u8], tail: &[u8]) -> Result<(), Errno> {
+    fn follow(&mut self, target: &[u8], tail: &[u8]) -> Result<(), Errno> {
         self.links += 1;
         if self.links > MAX_LINKS {
             return Err(Errno::ELOOP);
         }
-        self.go_on_with(root, target, tail)
+        self.go_on_with(target, tail)
     }
 }
 
-fn found(
-    parent: &StaticOrArc<Node>,
+fn found<'a>(
+    parent: &At<'a>,
     name: &[u8],
-    node: Option<StaticOrArc<Node>>,
+    node: Option<At<'a>>,
     slash: bool,
-) -> Result<Option<Found>, Errno> {
+) -> Result<Option<Found<'a>>, Errno> {
     if slash && node.as_ref().is_some_and(|node| !node.is_directory()) {
         return Err(Errno::ENOTDIR);
     }
@@ -167,7 +192,11 @@ pub fn of(directory: &StaticOrArc<Node>) -> Result<Vec<u8>, Errno> {
         if parent.is(&at) {
             break;
         }
-        prepend(&mut path, parent.names()?.name_of(&at).ok_or(Errno::ENOENT)?)?;
+        match parent.names()?.name_of(&at) {
+            // It was moved since its parent was looked up.
+            Err(Errno::ENOENT) if at.parent().is_some_and(|now| !now.is(&parent)) => continue,
+            name => prepend(&mut path, &name?)?,
+        }
         at = parent;
     }
     if path.is_empty() {

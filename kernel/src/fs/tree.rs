@@ -3,23 +3,29 @@
 //! | lock | guards | held by |
 //! |---|---|---|
 //! | [`TREE`] | the parent of each directory | removing or moving a name that may be a directory |
-//! | a directory's names | its entries, and whether it takes new ones | one look or change |
+//! | a directory's names | its entries, and whether it takes new ones | one change or listing |
 //!
-//! The files that boot makes outside `/tmp` are immutable afterwards, and looking them up takes no lock.
+//! Looking names up takes no lock. The files that boot makes outside `/tmp` are immutable afterwards.
 //!
 //! 1. Only a holder of `TREE` locks the names of several directories at once, so their order does not
 //!    matter. They are different directories: the replaced one is not above the moved one.
 //! 2. A directory that was removed has no links and is empty. Both are checked and set under its names'
 //!    lock, so nothing is ever added to it again (ENOENT).
-//! 3. Nodes are dropped after the locks are released, because freeing a big file takes a while.
+//! 3. A node loses the reference of its name after a grace period of RCU, because look-ups use it uncounted.
+//! 4. A name that `rename` moves is found at one of its two places at each moment, and `..` of a directory
+//!    leads to that place: look-ups in both directories wait while the name is at both. That takes two
+//!    stores, the directory's new parent, and perhaps an allocation. All else that may fail or wait, such as
+//!    the lock of a directory that is replaced, comes before.
 
 use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::file::RENAME_NOREPLACE;
+use percore::pin;
+use rcu::Spare;
 use sync::SpinLock;
 
-use super::directory::Entries;
+use super::directory::{self, Change, Entry};
 use super::memory_file::MemoryFile;
 use super::node::{Node, Volume};
 use super::path::Found;
@@ -33,13 +39,14 @@ static TREE: SpinLock<()> = SpinLock::new(());
 /// # Errors
 /// ENOENT if the directory was removed, EEXIST, EROFS, ENOMEM.
 pub fn attach(directory: &StaticOrArc<Node>, name: &[u8], node: &StaticOrArc<Node>) -> Result<(), Errno> {
-    let mut names = directory.names_to_change()?;
+    let pin = pin();
+    let mut names = directory.names_to_change(&pin)?;
     if directory.links() == 0 {
         return Err(Errno::ENOENT);
     }
+    // First, because look-ups take no lock: no task finds a directory without a parent.
+    node.set_parent(directory.downgrade(), name);
     names.insert(name, node.clone())?;
-    // Still under the lock of the names: no task finds a directory without a parent.
-    node.set_parent(directory.downgrade());
     directory.touch();
     Ok(())
 }
@@ -53,20 +60,25 @@ pub fn freeze(directory: &StaticOrArc<Node>) -> Result<(), Errno> {
             continue;
         }
         at.freeze();
-        for entry in at.names().iter().flat_map(|names| names.after(0)) {
-            fallible::push(&mut left, entry.node.clone())?;
+        let mut pushed = Ok(());
+        if let Ok(names) = at.names() {
+            names.after(0, &mut |_, entry| {
+                pushed = fallible::push(&mut left, entry.node.clone());
+                pushed.is_ok()
+            });
         }
+        pushed?;
     }
     Ok(())
 }
 
-fn create(at: &Found, node: Result<StaticOrArc<Node>, Errno>) -> Result<StaticOrArc<Node>, Errno> {
+fn create(at: &Found<'_>, node: Result<StaticOrArc<Node>, Errno>) -> Result<StaticOrArc<Node>, Errno> {
     let node = node?;
     attach(&at.parent, &at.name, &node)?;
     Ok(node)
 }
 
-fn vacant(at: &Found) -> Result<(), Errno> {
+fn vacant(at: &Found<'_>) -> Result<(), Errno> {
     match at.node {
         Some(_) => Err(Errno::EEXIST),
         None => at.parent.must_be_writable(),
@@ -87,7 +99,7 @@ pub fn unnamed(file: MemoryFile, permissions: u32) -> Result<StaticOrArc<Node>, 
 }
 
 /// Creates an empty file.
-pub fn make_file(at: &Found, permissions: u32) -> Result<StaticOrArc<Node>, Errno> {
+pub fn make_file(at: &Found<'_>, permissions: u32) -> Result<StaticOrArc<Node>, Errno> {
     vacant(at)?;
     if at.slash {
         return Err(Errno::EISDIR);
@@ -96,13 +108,13 @@ pub fn make_file(at: &Found, permissions: u32) -> Result<StaticOrArc<Node>, Errn
 }
 
 /// Creates an empty directory.
-pub fn make_directory(at: &Found, permissions: u32) -> Result<(), Errno> {
+pub fn make_directory(at: &Found<'_>, permissions: u32) -> Result<(), Errno> {
     vacant(at)?;
     create(at, Node::directory(Volume::Memory, permissions)).map(drop)
 }
 
 /// Creates a symbolic link.
-pub fn make_link(at: &Found, target: &[u8]) -> Result<(), Errno> {
+pub fn make_link(at: &Found<'_>, target: &[u8]) -> Result<(), Errno> {
     vacant(at)?;
     if at.slash {
         return Err(Errno::ENOENT);
@@ -111,7 +123,7 @@ pub fn make_link(at: &Found, target: &[u8]) -> Result<(), Errno> {
 }
 
 /// Gives a file another name.
-pub fn hard_link(node: &StaticOrArc<Node>, at: &Found) -> Result<(), Errno> {
+pub fn hard_link(node: &StaticOrArc<Node>, at: &Found<'_>) -> Result<(), Errno> {
     vacant(at)?;
     if node.is_directory() {
         return Err(Errno::EPERM);
@@ -125,26 +137,25 @@ pub fn hard_link(node: &StaticOrArc<Node>, at: &Found) -> Result<(), Errno> {
 }
 
 /// Removes the name of a file that is no directory.
-pub fn unlink(at: &Found) -> Result<(), Errno> {
+pub fn unlink(at: &Found<'_>) -> Result<(), Errno> {
     let node = at.existing()?;
     if node.is_directory() {
         return Err(Errno::EISDIR);
     }
     at.parent.must_be_writable()?;
-    let mut names = at.parent.names_to_change()?;
+    let pin = pin();
+    let mut names = at.parent.names_to_change(&pin)?;
     if !names.get(&at.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
     }
-    let removed = names.remove(&at.name);
+    names.remove(&at.name);
     node.remove_link();
     at.parent.touch();
-    drop(names);
-    drop(removed);
     Ok(())
 }
 
 /// Removes an empty directory.
-pub fn remove_directory(at: &Found) -> Result<(), Errno> {
+pub fn remove_directory(at: &Found<'_>) -> Result<(), Errno> {
     let node = at.existing()?;
     match &*at.name {
         b"." => return Err(Errno::EINVAL),
@@ -155,8 +166,9 @@ pub fn remove_directory(at: &Found) -> Result<(), Errno> {
     if !node.is_directory() {
         return Err(Errno::ENOTDIR);
     }
+    let pin = pin();
     let _tree = TREE.lock();
-    let mut names = at.parent.names_to_change()?;
+    let mut names = at.parent.names_to_change(&pin)?;
     if !names.get(&at.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
     }
@@ -171,7 +183,8 @@ pub fn remove_directory(at: &Found) -> Result<(), Errno> {
 /// # Errors
 /// ENOTEMPTY, EROFS.
 fn retire(directory: &StaticOrArc<Node>) -> Result<(), Errno> {
-    let names = directory.names_to_change()?;
+    let pin = pin();
+    let names = directory.names_to_change(&pin)?;
     if !names.is_empty() {
         return Err(Errno::ENOTEMPTY);
     }
@@ -181,7 +194,7 @@ fn retire(directory: &StaticOrArc<Node>) -> Result<(), Errno> {
 }
 
 /// Moves the name `from` to `to`, and replaces the node called `to` in the same instant.
-pub fn rename(from: &Found, to: &Found, flags: u32) -> Result<(), Errno> {
+pub fn rename(from: &Found<'_>, to: &Found<'_>, flags: u32) -> Result<(), Errno> {
     let node = from.existing()?;
     if from.is_special() || to.is_special() {
         return Err(Errno::EBUSY);
@@ -193,7 +206,7 @@ pub fn rename(from: &Found, to: &Found, flags: u32) -> Result<(), Errno> {
     if (from.slash || to.slash) && !node.is_directory() {
         return Err(Errno::ENOTDIR);
     }
-    let tree = TREE.lock();
+    let _tree = TREE.lock();
     if node.is_directory() && is_inside(&to.parent, node) {
         return Err(Errno::EINVAL);
     }
@@ -201,59 +214,65 @@ pub fn rename(from: &Found, to: &Found, flags: u32) -> Result<(), Errno> {
     if to.parent.lookup(&to.name).is_ok_and(|above| is_inside(&from.parent, &above)) {
         return Err(Errno::ENOTEMPTY);
     }
-    let replaced = exchange(from, to, node, flags)?;
-    node.set_parent(to.parent.downgrade());
+    exchange(from, to, node, flags)?;
     from.parent.touch();
     to.parent.touch();
-    drop(tree);
-    drop(replaced);
     Ok(())
 }
 
-fn exchange(
-    from: &Found,
-    to: &Found,
-    node: &StaticOrArc<Node>,
-    flags: u32,
-) -> Result<Option<StaticOrArc<Node>>, Errno> {
-    let mut old = from.parent.names_to_change()?;
+fn exchange(from: &Found<'_>, to: &Found<'_>, node: &StaticOrArc<Node>, flags: u32) -> Result<(), Errno> {
+    let pin = pin();
+    let mut old = from.parent.names_to_change(&pin)?;
     if !old.get(&from.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
     }
     let mut elsewhere = match from.parent.is(&to.parent) {
         true => None,
-        false => Some(to.parent.names_to_change()?),
+        false => Some(to.parent.names_to_change(&pin)?),
     };
-    let new = elsewhere.as_deref_mut().unwrap_or(&mut old);
+    let new = elsewhere.as_ref().unwrap_or(&old);
     let is_same = new.get(&to.name).is_some_and(|named| named.is(node));
     if is_same && flags & RENAME_NOREPLACE == 0 {
-        return Ok(None);
+        return Ok(());
     }
-    let replaced = place(new, to, node, flags)?;
+    let entry = give_up_victim(new, to, node, flags)?;
+    let moving = (old.begin_move(), elsewhere.as_ref().map(Change::begin_move));
+    let new = elsewhere.as_mut().unwrap_or(&mut old);
+    match entry {
+        Some(entry) => new.replace(&to.name, entry),
+        None => new.insert(&to.name, node.clone())?,
+    }
+    node.set_parent(to.parent.downgrade(), &to.name);
     old.remove(&from.name);
-    Ok(replaced)
+    drop(moving);
+    Ok(())
 }
 
-fn place(
-    names: &mut Entries,
-    to: &Found,
+/// Takes its link from the node called `to`, if there is one and `node` may replace it. Returns the entry to
+/// replace it with: nothing can fail any more.
+fn give_up_victim(
+    names: &Change<'_>,
+    to: &Found<'_>,
     node: &StaticOrArc<Node>,
     flags: u32,
-) -> Result<Option<StaticOrArc<Node>>, Errno> {
+) -> Result<Option<Spare<Entry>>, Errno> {
     if to.parent.links() == 0 {
         return Err(Errno::ENOENT);
     }
-    let Some(victim) = names.get(&to.name) else {
-        return names.insert(&to.name, node.clone()).map(|()| None);
-    };
+    let Some(victim) = names.get(&to.name) else { return Ok(None) };
     match (node.is_directory(), victim.is_directory()) {
         _ if flags & RENAME_NOREPLACE != 0 => return Err(Errno::EEXIST),
         (true, false) => return Err(Errno::ENOTDIR),
         (false, true) => return Err(Errno::EISDIR),
-        (true, true) => retire(victim)?,
-        (false, false) => victim.remove_link(),
+        _ => {}
     }
-    Ok(names.replace(&to.name, node.clone()))
+    let entry = directory::spare(&to.name, node.clone())?;
+    if victim.is_directory() {
+        retire(victim)?
+    } else {
+        victim.remove_link()
+    }
+    Ok(Some(entry))
 }
 
 /// Returns whether `directory` is `above` or somewhere below it. The caller holds `TREE`.

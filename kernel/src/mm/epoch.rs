@@ -131,6 +131,7 @@ fn is_short() -> bool {
 /// frees dead objects, while `go_on` returns true.
 pub fn idle_enter(go_on: impl Fn() -> bool) {
     let pin = pin();
+    free_unread(&pin);
     let dozes = domain().orphaned() <= MUCH_GARBAGE / 2 && domain().doze(&pin, most_kept());
     if !dozes {
         take_part(&pin);
@@ -139,6 +140,15 @@ pub fn idle_enter(go_on: impl Fn() -> bool) {
     }
     rcu().offline(&pin);
     if is_short() { give_frames(&pin) } else { frames::rest(&pin) }
+}
+
+/// Frees what waits for look-ups to end, if this core is the last one awake. If it is not, the others take
+/// over what is left, and free it at their ticks. The core is in both domains.
+fn free_unread(pin: &Pinned) {
+    if rcu().has_waiting(pin) {
+        lending::keep(pin);
+        rcu().quiesce(pin);
+    }
 }
 
 /// Returns how many objects may wait for this core's review while it dozes: its share of half of
@@ -173,8 +183,20 @@ pub fn drain() {
     domain().drain_while(&pin(), hurrying(|| domain().epoch()));
 }
 
-/// Does the same in pieces if many objects are dead, and lets other tasks run in between. For a task that is
-/// about to report how much memory there is. The caller holds no lock.
+/// Frees removed files that wait only for look-ups to end. Returns whether there were any. Fails at once
+/// inside [`without_reclaim`], otherwise the caller holds no lock.
+pub fn free_removed() -> bool {
+    if !may_reclaim() || rcu().backlog() == 0 {
+        return false;
+    }
+    lending::keep(&pin());
+    rcu().drain_while(&pin(), hurrying(|| rcu().epoch()));
+    while remains::free_piece() {}
+    true
+}
+
+/// Does the same as [`drain`] in pieces if many objects are dead, and lets other tasks run in between. For a
+/// task that is about to report how much memory there is. The caller holds no lock.
 pub fn settle() {
     lending::keep(&pin());
     let deadline = arch::now_ns() + WAIT_NS;

@@ -11,12 +11,15 @@
 //!
 //! Both call [`keep`] first, which counts the file. So a call that moves to another core, or sleeps, has a
 //! counted file, and all others write no shared line for it.
+//!
+//! Nodes are used in the same time without a loan: a walk of a path [finds](find) them in the tries of
+//! directories, and ends before the call does something of the table (`fs/path.rs`).
 
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 
 use percore::{AllCores, MAX_CORES, Pinned, pin};
-use rcu::{Counted, LoanCell, Loaned, Removed, Word};
+use rcu::{Change, Counted, LoanCell, Loaned, Removed, Trie, Word};
 use sync::CachePadded;
 
 use super::Files;
@@ -104,4 +107,24 @@ pub fn discard<P: Counted>(removed: Removed<P>, alone: bool) {
         // file that it uses.
         unsafe { removed.drop_now() }
     }
+}
+
+/// Returns the value in `trie` with `hash` for which `is` returns true. The caller uses it only until the
+/// core does something of the table above.
+#[inline]
+pub fn find<'a, V: Send + Sync + 'static>(
+    pin: &'a Pinned,
+    trie: &'a Trie<V>,
+    hash: u64,
+    is: impl Fn(&V) -> bool,
+) -> Option<&'a V> {
+    // SAFETY: a core that runs a task takes part in the kernel's RCU domain, in which `change` retires. The
+    // caller's promise.
+    unsafe { trie.find(pin, hash, is) }
+}
+
+/// Locks `trie` for a change, or returns `None` if it is immutable.
+pub fn change<'a, V: Send + Sync + 'static>(pin: &'a Pinned, trie: &'a Trie<V>) -> Option<Change<'a, V>> {
+    // SAFETY: the kernel has one domain. See `find`.
+    unsafe { trie.change(rcu(), pin) }
 }

@@ -10,6 +10,7 @@
 use alloc::sync::Arc;
 
 use abi::Errno;
+use percore::pin;
 use sync::atomic::Ordering;
 
 use super::arguments::Strings;
@@ -69,8 +70,9 @@ fn find_program(
             Some(argument) => strings.replace_first(&[script.interpreter, argument, &name])?,
             None => strings.replace_first(&[script.interpreter, &name])?,
         }
-        let context = task.fs_context();
-        file = Executable::found(context.find(&context.directory(), script.interpreter, true)?)?;
+        let (pin, context) = (pin(), task.fs_context());
+        let start = context.peek_directory(&pin);
+        file = Executable::found(context.find(&pin, start, script.interpreter, true)?)?;
         name = fallible::copied(script.interpreter)?;
     }
     Err(Errno::ELOOP)

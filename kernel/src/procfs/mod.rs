@@ -27,7 +27,7 @@ use process::Processes;
 /// Adds everything below `root`.
 pub fn populate(root: &StaticOrArc<Node>) -> Result<(), BadImage> {
     let fixed = Node::directory(Volume::System, 0o555)?.into_static()?;
-    fixed.set_parent(root.downgrade());
+    fixed.set_parent(root.downgrade(), b"proc");
     for (name, write) in MACHINE {
         generated(&fixed, name, *write)?;
     }

@@ -5,6 +5,7 @@ use core::fmt::Write;
 
 use abi::Errno;
 use abi::file::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, S_IFLNK};
+use percore::pin;
 
 use super::{Call, Outcome};
 use crate::fs::Executable;
@@ -46,7 +47,8 @@ fn run(call: &Call<'_>, directory: i32, path: usize, flags: u32) -> Result<(), E
 }
 
 fn find(call: &Call<'_>, directory: i32, name: &[u8], follow: bool) -> Result<Executable, Errno> {
-    let found = call.find_from(directory, name, follow)?;
+    let pin = pin();
+    let found = call.find_from(directory, name, &pin, follow)?;
     let is_link = found.existing()?.kind() == S_IFLNK;
     if is_link { Err(Errno::ELOOP) } else { Executable::found(found) }
 }

@@ -4,13 +4,12 @@ use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::file::{AT_EMPTY_PATH, AT_FDCWD, PATH_MAX};
+use percore::Pinned;
 
 use super::Call;
-use crate::fs::node::Node;
-use crate::fs::path::Found;
+use crate::fs::path::{At, Found};
 use crate::fs::{FdTable, FsContext, InUse};
 use crate::mm::lending::Borrowed;
-use crate::mm::static_or_arc::StaticOrArc;
 use crate::mm::user;
 
 impl Call<'_> {
@@ -41,43 +40,58 @@ impl Call<'_> {
         user::read_cstr(self.arg(index), PATH_MAX)
     }
 
-    /// Looks `path` up from the directory `from` (a descriptor or `AT_FDCWD`).
-    pub(super) fn find_from(&self, from: i32, path: &[u8], follow: bool) -> Result<Found, Errno> {
+    /// Looks `path` up from the directory `from` (a descriptor or `AT_FDCWD`). The caller uses the result
+    /// only until it sleeps, pauses or touches user memory. So it reads all paths first.
+    pub(super) fn find_from<'a>(
+        &'a self,
+        from: i32,
+        path: &[u8],
+        pin: &'a Pinned,
+        follow: bool,
+    ) -> Result<Found<'a>, Errno> {
         let start = match from {
             // The start of an absolute path does not matter.
-            _ if path.first() == Some(&b'/') => self.fs_context().directory(),
-            AT_FDCWD => self.fs_context().directory(),
-            fd => self.files().borrow(fd)?.node().clone(),
+            _ if path.first() == Some(&b'/') => self.fs_context().peek_directory(pin),
+            AT_FDCWD => self.fs_context().peek_directory(pin),
+            fd => self.files().peek(pin, fd)?.node(),
         };
-        self.fs_context().find(&start, path, follow)
+        self.fs_context().find(pin, start, path, follow)
     }
 
-    /// Looks the path in argument `path` up from the current directory.
-    pub(super) fn find(&self, path: usize, follow: bool) -> Result<Found, Errno> {
-        self.find_from(AT_FDCWD, &self.path(path)?, follow)
+    /// Looks `path` up from the current directory, as [`Call::find_from`] does.
+    pub(super) fn find<'a>(&'a self, path: &[u8], pin: &'a Pinned, follow: bool) -> Result<Found<'a>, Errno> {
+        self.find_from(AT_FDCWD, path, pin, follow)
     }
 
-    /// Looks the path in argument `path` up from the directory in argument `directory`.
-    pub(super) fn find_at(&self, directory: usize, path: usize, follow: bool) -> Result<Found, Errno> {
-        self.find_from(self.int(directory), &self.path(path)?, follow)
-    }
-
-    /// Returns the existing node of a path. For an empty path, if `flags` allow that, it is that of the
-    /// descriptor itself.
-    pub(super) fn node_at(
-        &self,
+    /// Looks `path` up from the directory in argument `directory`, as [`Call::find_from`] does.
+    pub(super) fn find_at<'a>(
+        &'a self,
         directory: usize,
-        path: usize,
+        path: &[u8],
+        pin: &'a Pinned,
+        follow: bool,
+    ) -> Result<Found<'a>, Errno> {
+        self.find_from(self.int(directory), path, pin, follow)
+    }
+
+    /// Returns the existing node of a path, as [`Call::find_from`] does. For an empty path, if `flags` allow
+    /// that, it is that of the descriptor itself.
+    pub(super) fn node_at<'a>(
+        &'a self,
+        directory: usize,
+        path: &[u8],
+        pin: &'a Pinned,
         follow: bool,
         flags: u32,
-    ) -> Result<StaticOrArc<Node>, Errno> {
-        let path = self.path(path)?;
+    ) -> Result<At<'a>, Errno> {
         match self.int(directory) {
-            AT_FDCWD if path.is_empty() && flags & AT_EMPTY_PATH != 0 => Ok(self.fs_context().directory()),
-            fd if path.is_empty() && flags & AT_EMPTY_PATH != 0 => {
-                Ok(self.files().borrow(fd)?.node().clone())
+            AT_FDCWD if path.is_empty() && flags & AT_EMPTY_PATH != 0 => {
+                Ok(At::Borrowed(self.fs_context().peek_directory(pin)))
             }
-            fd => self.find_from(fd, &path, follow)?.existing().cloned(),
+            fd if path.is_empty() && flags & AT_EMPTY_PATH != 0 => {
+                Ok(At::Borrowed(self.files().peek(pin, fd)?.node()))
+            }
+            fd => self.find_from(fd, path, pin, follow)?.node.ok_or(Errno::ENOENT),
         }
     }
 }

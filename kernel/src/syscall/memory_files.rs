@@ -7,6 +7,7 @@ use super::{Call, Outcome};
 use crate::fs::memory_file::MemoryFile;
 use crate::fs::node::Volume;
 use crate::fs::{OpenFile, tree};
+use crate::mm::epoch;
 use crate::mm::fallible;
 use crate::mm::user;
 use crate::process::retry;
@@ -45,7 +46,10 @@ pub fn fallocate(call: &mut Call<'_>) -> Outcome {
     };
     const HOLE: u64 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
     match mode {
-        0 => retry(|| pages.reserve(at, len))?,
+        0 => match retry(|| pages.reserve(at, len)) {
+            Err(Errno::ENOSPC) if epoch::free_removed() => retry(|| pages.reserve(at, len))?,
+            reserved => reserved?,
+        },
         FALLOC_FL_KEEP_SIZE => pages.check_extension(at, len)?,
         HOLE => pages.punch(at, len)?,
         _ => return Err(Errno::EOPNOTSUPP),

@@ -3,6 +3,7 @@
 use abi::Errno;
 use abi::file::{AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, F_OK, R_OK, W_OK, X_OK};
 use abi::time::Timespec;
+use percore::pin;
 
 use super::{Call, Outcome};
 use crate::arch;
@@ -10,11 +11,11 @@ use crate::fs::node::Node;
 use crate::mm::user;
 
 pub fn access(call: &mut Call<'_>) -> Outcome {
-    may(call.find(0, true)?.existing()?, call.arg(1) as u32)
+    may(call.find(&call.path(0)?, &pin(), true)?.existing()?, call.arg(1) as u32)
 }
 
 pub fn faccessat(call: &mut Call<'_>) -> Outcome {
-    may(call.find_at(0, 1, true)?.existing()?, call.arg(2) as u32)
+    may(call.find_at(0, &call.path(1)?, &pin(), true)?.existing()?, call.arg(2) as u32)
 }
 
 pub fn faccessat2(call: &mut Call<'_>) -> Outcome {
@@ -22,7 +23,9 @@ pub fn faccessat2(call: &mut Call<'_>) -> Outcome {
     if flags & !(AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    may(&*call.node_at(0, 1, flags & AT_SYMLINK_NOFOLLOW == 0, flags)?, call.arg(2) as u32)
+    let (path, pin) = (call.path(1)?, pin());
+    let node = call.node_at(0, &path, &pin, flags & AT_SYMLINK_NOFOLLOW == 0, flags)?;
+    may(&node, call.arg(2) as u32)
 }
 
 fn may(node: &Node, wanted: u32) -> Outcome {
@@ -43,7 +46,7 @@ pub fn umask(call: &mut Call<'_>) -> Outcome {
 }
 
 pub fn chmod(call: &mut Call<'_>) -> Outcome {
-    set_mode(call.find(0, true)?.existing()?, call.arg(1))
+    set_mode(call.find(&call.path(0)?, &pin(), true)?.existing()?, call.arg(1))
 }
 
 pub fn fchmod(call: &mut Call<'_>) -> Outcome {
@@ -51,7 +54,7 @@ pub fn fchmod(call: &mut Call<'_>) -> Outcome {
 }
 
 pub fn fchmodat(call: &mut Call<'_>) -> Outcome {
-    set_mode(call.find_at(0, 1, true)?.existing()?, call.arg(2))
+    set_mode(call.find_at(0, &call.path(1)?, &pin(), true)?.existing()?, call.arg(2))
 }
 
 fn set_mode(node: &Node, mode: u64) -> Outcome {
@@ -61,11 +64,11 @@ fn set_mode(node: &Node, mode: u64) -> Outcome {
 }
 
 pub fn chown(call: &mut Call<'_>) -> Outcome {
-    set_owner(call.find(0, true)?.existing()?, call.arg(1), call.arg(2))
+    set_owner(call.find(&call.path(0)?, &pin(), true)?.existing()?, call.arg(1), call.arg(2))
 }
 
 pub fn lchown(call: &mut Call<'_>) -> Outcome {
-    set_owner(call.find(0, false)?.existing()?, call.arg(1), call.arg(2))
+    set_owner(call.find(&call.path(0)?, &pin(), false)?.existing()?, call.arg(1), call.arg(2))
 }
 
 pub fn fchown(call: &mut Call<'_>) -> Outcome {
@@ -74,7 +77,8 @@ pub fn fchown(call: &mut Call<'_>) -> Outcome {
 
 pub fn fchownat(call: &mut Call<'_>) -> Outcome {
     let flags = call.arg(4) as u32;
-    let node = call.node_at(0, 1, flags & AT_SYMLINK_NOFOLLOW == 0, flags)?;
+    let (path, pin) = (call.path(1)?, pin());
+    let node = call.node_at(0, &path, &pin, flags & AT_SYMLINK_NOFOLLOW == 0, flags)?;
     set_owner(&node, call.arg(2), call.arg(3))
 }
 
@@ -93,7 +97,7 @@ pub fn utimensat(call: &mut Call<'_>) -> Outcome {
     }
     let node = match call.arg(1) {
         0 => call.file(0)?.node().clone(),
-        _ => call.node_at(0, 1, flags & AT_SYMLINK_NOFOLLOW == 0, flags)?,
+        _ => call.node_at(0, &call.path(1)?, &pin(), flags & AT_SYMLINK_NOFOLLOW == 0, flags)?.into_owned(),
     };
     let changed = match call.arg(2) {
         0 => Some(arch::wall_ns()),

@@ -1,37 +1,41 @@
 //! Names: creating, removing and renaming them, and the current directory.
 
+use alloc::vec::Vec;
+
 use abi::Errno;
 use abi::file::{AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, RENAME_NOREPLACE};
+use percore::pin;
 
 use super::{Call, Outcome};
 use crate::bytes::prefix;
 use crate::fs::node::{Body, Node};
 use crate::fs::path::{self, Found};
 use crate::fs::tree;
-use crate::mm::user;
+use crate::mm::{fallible, user};
 
 pub fn mkdir(call: &mut Call<'_>) -> Outcome {
-    make_directory(call, call.find(0, false)?, call.arg(1))
+    make_directory(call, &call.find(&call.path(0)?, &pin(), false)?, call.arg(1))
 }
 
 pub fn mkdirat(call: &mut Call<'_>) -> Outcome {
-    make_directory(call, call.find_at(0, 1, false)?, call.arg(2))
+    make_directory(call, &call.find_at(0, &call.path(1)?, &pin(), false)?, call.arg(2))
 }
 
-fn make_directory(call: &Call<'_>, at: Found, mode: u64) -> Outcome {
-    tree::make_directory(&at, call.fs_context().masked(mode as u32 & 0o1777)).map(|()| 0)
+fn make_directory(call: &Call<'_>, at: &Found<'_>, mode: u64) -> Outcome {
+    tree::make_directory(at, call.fs_context().masked(mode as u32 & 0o1777)).map(|()| 0)
 }
 
 pub fn rmdir(call: &mut Call<'_>) -> Outcome {
-    tree::remove_directory(&call.find(0, false)?).map(|()| 0)
+    tree::remove_directory(&call.find(&call.path(0)?, &pin(), false)?).map(|()| 0)
 }
 
 pub fn unlink(call: &mut Call<'_>) -> Outcome {
-    tree::unlink(&call.find(0, false)?).map(|()| 0)
+    tree::unlink(&call.find(&call.path(0)?, &pin(), false)?).map(|()| 0)
 }
 
 pub fn unlinkat(call: &mut Call<'_>) -> Outcome {
-    let found = call.find_at(0, 1, false);
+    let (path, pin) = (call.path(1), pin());
+    let found = path.and_then(|path| call.find_at(0, &path, &pin, false));
     match call.arg(2) as u32 {
         0 => tree::unlink(&found?)?,
         AT_REMOVEDIR => tree::remove_directory(&found?)?,
@@ -41,11 +45,13 @@ pub fn unlinkat(call: &mut Call<'_>) -> Outcome {
 }
 
 pub fn rename(call: &mut Call<'_>) -> Outcome {
-    move_name(call.find(0, false)?, call.find(1, false)?, 0)
+    let (from, to, pin) = (call.path(0)?, call.path(1), pin());
+    let from = call.find(&from, &pin, false)?;
+    move_name(&from, &call.find(&to?, &pin, false)?, 0)
 }
 
 pub fn renameat(call: &mut Call<'_>) -> Outcome {
-    move_name(call.find_at(0, 1, false)?, call.find_at(2, 3, false)?, 0)
+    move_name_at(call, 0)
 }
 
 pub fn renameat2(call: &mut Call<'_>) -> Outcome {
@@ -53,15 +59,23 @@ pub fn renameat2(call: &mut Call<'_>) -> Outcome {
     if flags & !RENAME_NOREPLACE != 0 {
         return Err(Errno::EINVAL);
     }
-    move_name(call.find_at(0, 1, false)?, call.find_at(2, 3, false)?, flags)
+    move_name_at(call, flags)
 }
 
-fn move_name(from: Found, to: Found, flags: u32) -> Outcome {
-    tree::rename(&from, &to, flags).map(|()| 0)
+fn move_name_at(call: &Call<'_>, flags: u32) -> Outcome {
+    let (from, to, pin) = (call.path(1)?, call.path(3), pin());
+    let from = call.find_at(0, &from, &pin, false)?;
+    move_name(&from, &call.find_at(2, &to?, &pin, false)?, flags)
+}
+
+fn move_name(from: &Found<'_>, to: &Found<'_>, flags: u32) -> Outcome {
+    tree::rename(from, to, flags).map(|()| 0)
 }
 
 pub fn link(call: &mut Call<'_>) -> Outcome {
-    tree::hard_link(call.find(0, false)?.existing()?, &call.find(1, false)?).map(|()| 0)
+    let (from, to, pin) = (call.path(0)?, call.path(1), pin());
+    let from = call.find(&from, &pin, false)?;
+    tree::hard_link(from.existing()?, &call.find(&to?, &pin, false)?).map(|()| 0)
 }
 
 pub fn linkat(call: &mut Call<'_>) -> Outcome {
@@ -69,47 +83,55 @@ pub fn linkat(call: &mut Call<'_>) -> Outcome {
     if flags & !(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    let node = call.node_at(0, 1, flags & AT_SYMLINK_FOLLOW != 0, flags)?;
-    tree::hard_link(&node, &call.find_at(2, 3, false)?).map(|()| 0)
+    let (from, to, pin) = (call.path(1)?, call.path(3), pin());
+    let node = call.node_at(0, &from, &pin, flags & AT_SYMLINK_FOLLOW != 0, flags)?;
+    tree::hard_link(&node, &call.find_at(2, &to?, &pin, false)?).map(|()| 0)
 }
 
 pub fn symlink(call: &mut Call<'_>) -> Outcome {
-    make_link(call, call.find(1, false)?)
+    let (target, path, pin) = (call.path(0), call.path(1)?, pin());
+    make_link(&target, &call.find(&path, &pin, false)?)
 }
 
 pub fn symlinkat(call: &mut Call<'_>) -> Outcome {
-    make_link(call, call.find_at(1, 2, false)?)
+    let (target, path, pin) = (call.path(0), call.path(2)?, pin());
+    make_link(&target, &call.find_at(1, &path, &pin, false)?)
 }
 
-fn make_link(call: &Call<'_>, at: Found) -> Outcome {
-    match &*call.path(0)? {
+fn make_link(target: &Result<Vec<u8>, Errno>, at: &Found<'_>) -> Outcome {
+    match &**target.as_ref().map_err(|&error| error)? {
         b"" => Err(Errno::ENOENT),
-        target => tree::make_link(&at, target).map(|()| 0),
+        target => tree::make_link(at, target).map(|()| 0),
     }
 }
 
 pub fn readlink(call: &mut Call<'_>) -> Outcome {
-    read_link(call.find(0, false)?.existing()?, call.arg(1), call.int(2))
+    let target = target(call.find(&call.path(0)?, &pin(), false)?.existing()?, call.int(2))?;
+    write_target(call.arg(1), &target)
 }
 
 pub fn readlinkat(call: &mut Call<'_>) -> Outcome {
-    read_link(call.find_at(0, 1, false)?.existing()?, call.arg(2), call.int(3))
+    let target = target(call.find_at(0, &call.path(1)?, &pin(), false)?.existing()?, call.int(3))?;
+    write_target(call.arg(2), &target)
 }
 
-fn read_link(node: &Node, to: u64, size: i32) -> Outcome {
+/// Returns a copy of the first `size` bytes of where a link leads.
+fn target(node: &Node, size: i32) -> Result<Vec<u8>, Errno> {
     let size = usize::try_from(size).ok().filter(|&size| size > 0).ok_or(Errno::EINVAL)?;
-    let described;
-    let target = match node.body() {
-        Body::Link(target) => &**target,
+    match node.body() {
+        Body::Link(target) => fallible::copied(prefix(target, size as u64)),
         Body::Descriptor(open) => {
-            described = open.path()?;
-            &*described
+            let mut path = open.path()?;
+            path.truncate(size);
+            Ok(path)
         }
-        _ => return Err(Errno::EINVAL),
-    };
-    let shown = prefix(target, size as u64);
-    user::copy_out(to, shown)?;
-    Ok(shown.len() as u64)
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn write_target(to: u64, target: &[u8]) -> Outcome {
+    user::copy_out(to, target)?;
+    Ok(target.len() as u64)
 }
 
 pub fn getcwd(call: &mut Call<'_>) -> Outcome {
@@ -124,7 +146,7 @@ pub fn getcwd(call: &mut Call<'_>) -> Outcome {
 }
 
 pub fn chdir(call: &mut Call<'_>) -> Outcome {
-    let node = call.find(0, true)?.existing()?.clone();
+    let node = call.find(&call.path(0)?, &pin(), true)?.existing()?.clone();
     call.fs_context().set_directory(node).map(|()| 0)
 }
 

@@ -5,6 +5,7 @@ use abi::file::{
     AT_FDCWD, CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, O_ACCMODE, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL,
     O_LARGEFILE, O_NOFOLLOW, O_PATH, O_RDONLY, O_TMPFILE, O_TRUNC, O_WRONLY, S_IFDIR, S_IFLNK, S_IFREG,
 };
+use percore::pin;
 
 use super::{Call, Outcome};
 use crate::fs::node::Node;
@@ -33,11 +34,12 @@ fn open_from(call: &Call<'_>, directory: i32, path: usize, flags: u32, mode: u32
     let path = call.path(path)?;
     let mode = call.fs_context().masked(mode & 0o7777);
     // If another thread makes the file at the same moment, it is opened as if it had existed before.
-    let (node, found) = loop {
-        let found = call.find_from(directory, &path, follows(flags))?;
+    let pin = pin();
+    let (node, place) = loop {
+        let found = call.find_from(directory, &path, &pin, follows(flags))?;
         match node_for(&found, flags, mode) {
             Err(Errno::EEXIST) if flags & O_EXCL == 0 => {}
-            outcome => break (outcome?, found),
+            outcome => break (outcome?, found.into_place()),
         }
     };
     permit(&node, flags)?;
@@ -46,7 +48,7 @@ fn open_from(call: &Call<'_>, directory: i32, path: usize, flags: u32, mode: u32
     }
     let file = match flags & O_TMPFILE {
         O_TMPFILE => OpenFile::new(node, flags)?,
-        _ => OpenFile::found(node, found, flags)?,
+        _ => OpenFile::found(node, place, flags)?,
     };
     Ok(call.files().add(file, 0, flags & O_CLOEXEC != 0)? as u64)
 }
@@ -60,8 +62,8 @@ fn wants_to_write(flags: u32) -> bool {
     flags & O_ACCMODE != O_RDONLY && flags & O_PATH == 0
 }
 
-fn node_for(found: &Found, flags: u32, mode: u32) -> Result<StaticOrArc<Node>, Errno> {
-    match &found.node {
+fn node_for(found: &Found<'_>, flags: u32, mode: u32) -> Result<StaticOrArc<Node>, Errno> {
+    match found.node.as_deref() {
         Some(node) if flags & O_TMPFILE == O_TMPFILE => nameless(node, flags, mode),
         Some(_) if flags & (O_CREAT | O_EXCL | O_PATH) == O_CREAT | O_EXCL => Err(Errno::EEXIST),
         Some(node) => Ok(node.clone()),

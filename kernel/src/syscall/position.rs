@@ -2,6 +2,7 @@
 
 use abi::Errno;
 use abi::file::{POSIX_FADV_DONTNEED, S_IFREG, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
+use percore::pin;
 
 use super::{Call, Outcome};
 use crate::fs::content::Content;
@@ -55,13 +56,13 @@ pub fn ftruncate(call: &mut Call<'_>) -> Outcome {
 }
 
 pub fn truncate(call: &mut Call<'_>) -> Outcome {
-    let found = call.find(0, true)?;
-    let node = found.existing()?;
+    // Counted, because a long file is truncated in pieces.
+    let node = call.find(&call.path(0)?, &pin(), true)?.existing()?.clone();
     if node.is_directory() {
         return Err(Errno::EISDIR);
     }
     node.must_be_writable()?;
-    set_len(node, call.arg(1))
+    set_len(&node, call.arg(1))
 }
 
 fn set_len(node: &Node, len: u64) -> Outcome {

@@ -8,26 +8,29 @@ use abi::file::{
     STATX_BASIC_STATS, STATX_RESERVED, Stat, Statfs, Statx, StatxTimestamp,
 };
 use abi::time::Timespec;
+use percore::pin;
 use vm::Access;
 
 use super::{Call, Outcome};
 use crate::fs::OpenFile;
-use crate::fs::node::{Listed, Node, Volume};
+use crate::fs::node::{Listed, Volume};
 use crate::fs::page_cache::PAGE;
 use crate::mm::fallible;
 use crate::mm::user;
 use crate::process::under_lock_over;
 
 pub fn stat(call: &mut Call<'_>) -> Outcome {
-    write_stat(call.find(0, true)?.existing()?, call.arg(1))
+    let stat = call.find(&call.path(0)?, &pin(), true)?.existing()?.stat();
+    write_stat(&stat, call.arg(1))
 }
 
 pub fn lstat(call: &mut Call<'_>) -> Outcome {
-    write_stat(call.find(0, false)?.existing()?, call.arg(1))
+    let stat = call.find(&call.path(0)?, &pin(), false)?.existing()?.stat();
+    write_stat(&stat, call.arg(1))
 }
 
 pub fn fstat(call: &mut Call<'_>) -> Outcome {
-    write_stat(call.file(0)?.node(), call.arg(1))
+    write_stat(&call.file(0)?.node().stat(), call.arg(1))
 }
 
 pub fn newfstatat(call: &mut Call<'_>) -> Outcome {
@@ -35,11 +38,12 @@ pub fn newfstatat(call: &mut Call<'_>) -> Outcome {
     if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH | AT_NO_AUTOMOUNT) != 0 {
         return Err(Errno::EINVAL);
     }
-    write_stat(&*call.node_at(0, 1, flags & AT_SYMLINK_NOFOLLOW == 0, flags)?, call.arg(2))
+    let stat = call.node_at(0, &call.path(1)?, &pin(), flags & AT_SYMLINK_NOFOLLOW == 0, flags)?.stat();
+    write_stat(&stat, call.arg(2))
 }
 
-fn write_stat(node: &Node, to: u64) -> Outcome {
-    user::write(to, &node.stat()).map(|()| 0)
+fn write_stat(stat: &Stat, to: u64) -> Outcome {
+    user::write(to, stat).map(|()| 0)
 }
 
 pub fn statx(call: &mut Call<'_>) -> Outcome {
@@ -48,8 +52,8 @@ pub fn statx(call: &mut Call<'_>) -> Outcome {
     if flags & !known != 0 || flags & AT_STATX_SYNC_TYPE == AT_STATX_SYNC_TYPE || mask & STATX_RESERVED != 0 {
         return Err(Errno::EINVAL);
     }
-    let node = call.node_at(0, 1, flags & AT_SYMLINK_NOFOLLOW == 0, flags)?;
-    user::write(call.arg(4), &extended(&node.stat())).map(|()| 0)
+    let stat = call.node_at(0, &call.path(1)?, &pin(), flags & AT_SYMLINK_NOFOLLOW == 0, flags)?.stat();
+    user::write(call.arg(4), &extended(&stat)).map(|()| 0)
 }
 
 fn extended(stat: &Stat) -> Statx {
@@ -76,17 +80,18 @@ fn timestamp(time: Timespec) -> StatxTimestamp {
 }
 
 pub fn statfs(call: &mut Call<'_>) -> Outcome {
-    write_volume(call.find(0, true)?.existing()?, call.arg(1))
+    let volume = call.find(&call.path(0)?, &pin(), true)?.existing()?.volume();
+    write_volume(volume, call.arg(1))
 }
 
 pub fn fstatfs(call: &mut Call<'_>) -> Outcome {
-    write_volume(call.file(0)?.node(), call.arg(1))
+    write_volume(call.file(0)?.node().volume(), call.arg(1))
 }
 
-fn write_volume(node: &Node, to: u64) -> Outcome {
+fn write_volume(volume: Volume, to: u64) -> Outcome {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     const READ_ONLY: i64 = 1;
-    let writable = node.volume() == Volume::Memory;
+    let writable = volume == Volume::Memory;
     let (blocks, used) = if writable { crate::fs::budget() } else { (0, 0) };
     let free = blocks.saturating_sub(used);
     let statfs = Statfs {
@@ -95,7 +100,7 @@ fn write_volume(node: &Node, to: u64) -> Outcome {
         blocks,
         bfree: free,
         bavail: free,
-        fsid: [node.volume() as i32, 0],
+        fsid: [volume as i32, 0],
         namelen: NAME_MAX as i64,
         frsize: PAGE as i64,
         flags: if writable { 0 } else { READ_ONLY },

@@ -142,6 +142,7 @@ fn in_pieces(
             Ok(len) => return Ok(done + len),
             // Another task changes the file's length, also in pieces.
             Err(Errno::EBUSY) => sched::give_way(),
+            Err(Errno::ENOSPC) if epoch::free_removed() => {}
             Err(error) => return partial(done, error),
         }
         if !sched::pause() {
@@ -176,6 +177,7 @@ pub fn copy(
             Ok(put) if put == want => done += put,
             Ok(put) => return Ok(done + put),
             Err(Errno::EBUSY) => sched::give_way(),
+            Err(Errno::ENOSPC) if epoch::free_removed() => {}
             Err(error) => return partial(done, error),
         }
         if !sched::pause() {

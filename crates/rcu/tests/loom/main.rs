@@ -7,4 +7,5 @@
 mod callbacks;
 mod machine;
 mod readers;
+mod trie;
 mod words;

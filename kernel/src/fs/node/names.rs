@@ -1,11 +1,15 @@
 //! The names in a directory, and its parent.
 
+use alloc::borrow::Cow;
+use core::sync::atomic::Ordering;
+
 use abi::Errno;
 use abi::file::S_IFDIR;
-use sync::{FreezeLock, Look, SpinGuard};
+use percore::{Pinned, pin};
 
 use super::{Body, Node};
-use crate::fs::directory::Entries;
+use crate::fs::directory::{Change, Entries, hash_of};
+use crate::fs::path::At;
 use crate::mm::static_or_arc::{StaticOrArc, StaticOrWeak};
 
 /// An entry of a listing.
@@ -21,73 +25,80 @@ pub struct Listed<'a> {
 }
 
 impl Node {
-    fn entries(&self) -> Result<&FreezeLock<Entries>, Errno> {
-        match &self.body {
-            Body::Directory { names, .. } => Ok(names),
-            Body::Folder(_) => Err(Errno::EROFS),
-            _ => Err(Errno::ENOTDIR),
-        }
-    }
-
-    /// Returns the names in it, for reading.
+    /// Returns the names in it.
     ///
     /// # Errors
     /// ENOTDIR unless it is a directory, EROFS for those of `/proc`, which are generated.
-    pub fn names(&self) -> Result<Look<'_, Entries>, Errno> {
-        self.entries().map(FreezeLock::look)
+    pub fn names(&self) -> Result<&Entries, Errno> {
+        match &self.body {
+            Body::Directory(directory) => Ok(&directory.names),
+            Body::Folder(_) => Err(Errno::EROFS),
+            _ => Err(Errno::ENOTDIR),
+        }
     }
 
     /// Locks the names in it for a change.
     ///
     /// # Errors
     /// As above, and EROFS if boot made them.
-    pub fn names_to_change(&self) -> Result<SpinGuard<'_, Entries>, Errno> {
-        self.entries()?.change().ok_or(Errno::EROFS)
+    pub fn names_to_change<'a>(&'a self, pin: &'a Pinned) -> Result<Change<'a>, Errno> {
+        self.names()?.change(pin)
     }
 
-    /// Makes this directory and its names immutable: looking at them then writes no cache line.
+    /// Makes this directory and its names immutable: listing them then writes no cache line.
     pub fn freeze(&self) {
-        if let Body::Directory { names, parent, .. } = &self.body {
-            names.freeze();
-            parent.freeze();
+        if let Body::Directory(directory) = &self.body {
+            directory.names.freeze();
+            directory.parent.freeze();
         }
     }
 
     /// Returns the directory that this directory is in, or was in when it was removed.
     pub fn parent(&self) -> Option<StaticOrArc<Node>> {
         match &self.body {
-            Body::Directory { parent, .. } => parent.look().upgrade(),
+            Body::Directory(directory) => directory.parent.look().upgrade(),
             Body::Folder(folder) => folder.parent(),
             _ => None,
         }
     }
 
-    /// Sets the directory that this directory is in.
-    pub fn set_parent(&self, directory: StaticOrWeak<Node>) {
-        if let Body::Directory { parent, .. } = &self.body {
-            let _old = parent.change().map(|mut parent| core::mem::replace(&mut *parent, directory));
+    /// Returns the hash of the name of this directory in its parent, or 0 if it is not known.
+    pub fn name_hash(&self) -> u64 {
+        match &self.body {
+            Body::Directory(directory) => directory.name_hash.load(Ordering::Relaxed),
+            _ => 0,
+        }
+    }
+
+    /// Sets the directory that this directory is in, and its name there.
+    pub fn set_parent(&self, new: StaticOrWeak<Node>, name: &[u8]) {
+        if let Body::Directory(directory) = &self.body {
+            directory.name_hash.store(hash_of(name), Ordering::Relaxed);
+            let _old = directory.parent.change().map(|mut parent| core::mem::replace(&mut *parent, new));
         }
     }
 
     /// Keeps the parent alive as long as this directory, which was removed from it.
     pub fn keep_parent(&self) {
-        if let Body::Directory { removed_from, .. } = &self.body {
-            *removed_from.lock() = self.parent();
+        if let Body::Directory(directory) = &self.body {
+            *directory.removed_from.lock() = self.parent();
         }
     }
 
     fn take_removed_from(&mut self) -> Option<StaticOrArc<Node>> {
         match &self.body {
-            Body::Directory { removed_from, .. } => removed_from.lock().take(),
+            Body::Directory(directory) => directory.removed_from.lock().take(),
             _ => None,
         }
     }
 
     /// Returns the node called `name`, which is neither `.` nor `..`, in this directory.
-    fn entry(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
+    fn entry<'a>(&'a self, pin: &'a Pinned, name: &[u8]) -> Result<At<'a>, Errno> {
         match &self.body {
-            Body::Directory { names, .. } => names.look().get(name).cloned().ok_or(Errno::ENOENT),
-            Body::Folder(folder) => folder.lookup(name),
+            Body::Directory(directory) => {
+                directory.names.peek(pin, name).map(Cow::Borrowed).ok_or(Errno::ENOENT)
+            }
+            Body::Folder(folder) => folder.lookup(name).map(Cow::Owned),
             _ => Err(Errno::ENOTDIR),
         }
     }
@@ -102,10 +113,10 @@ impl Node {
         }
         match &self.body {
             Body::Folder(folder) => folder.list(position.max(2), show),
-            _ => {
-                let names = self.names()?;
-                list_entries(&names, position, show)
-            }
+            _ => self.names()?.after(position, &mut |position, entry| {
+                let (ino, kind) = (entry.node.ino, entry.node.kind());
+                show(Listed { name: &entry.name, ino, kind, position })
+            }),
         }
         Ok(())
     }
@@ -125,20 +136,16 @@ impl Drop for Node {
 impl StaticOrArc<Node> {
     /// Returns the node called `name` in this directory.
     pub fn lookup(&self, name: &[u8]) -> Result<Self, Errno> {
-        match name {
-            b"." | b"" if self.is_directory() => Ok(self.clone()),
-            b".." if self.is_directory() => self.parent().ok_or(Errno::ENOENT),
-            _ => self.entry(name),
-        }
+        self.peek(&pin(), name).map(Cow::into_owned)
     }
-}
 
-fn list_entries(names: &Entries, position: u64, show: &mut dyn FnMut(Listed<'_>) -> bool) {
-    for entry in names.after(position) {
-        let node = &entry.node;
-        let listed = Listed { name: &entry.name, ino: node.ino, kind: node.kind(), position: entry.key };
-        if !show(listed) {
-            break;
+    /// Does the same without counting the node, if the directory keeps it. The caller uses it only until the
+    /// core sleeps or is quiescent.
+    pub fn peek<'a>(&'a self, pin: &'a Pinned, name: &[u8]) -> Result<At<'a>, Errno> {
+        match name {
+            b"." | b"" if self.is_directory() => Ok(Cow::Borrowed(self)),
+            b".." if self.is_directory() => self.parent().map(Cow::Owned).ok_or(Errno::ENOENT),
+            _ => self.entry(pin, name),
         }
     }
 }

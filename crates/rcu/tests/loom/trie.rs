@@ -1,0 +1,176 @@
+//! The trie: searches against changes of one slot, a leaf that moves into a fork, and values that move.
+
+use std::sync::Arc;
+
+use loom::thread::{self, JoinHandle};
+use percore::{CoreId, Pinned};
+use rcu::{Config, Domain, Spare, Trie};
+use sync::UnsafeCell;
+
+/// Hashes that differ in the second digit, so that a fork leads to them.
+const ONE: u64 = 0x100 << 48;
+const TWO: u64 = 0x110 << 48;
+
+/// A value whose payload detects late accesses: loom reports a drop that is not ordered after every read.
+struct Value {
+    name: u64,
+    dropped: UnsafeCell<bool>,
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        // SAFETY: loom checks that no thread reads it.
+        self.dropped.with_mut(|dropped| unsafe { *dropped = true });
+    }
+}
+
+impl Value {
+    fn read(&self) {
+        // SAFETY: loom checks that no thread writes meanwhile.
+        assert!(!self.dropped.with(|dropped| unsafe { *dropped }), "a dropped value was used");
+    }
+}
+
+// SAFETY: loom checks the accesses.
+unsafe impl Sync for Value {}
+
+struct Shared {
+    domain: Domain,
+    trie: Trie<Value>,
+}
+
+/// The machine, as one core sees it.
+struct Core {
+    shared: Arc<Shared>,
+    pin: Pinned,
+}
+
+/// Explores `model` on a machine of two cores, with a value called `ONE`. `model` gets core 0.
+fn explore(preemptions: usize, model: impl Fn(Core) + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(move || {
+        let domain = Domain::new(Config { cores: 2, batch: 4, bound: 100 });
+        let shared = Arc::new(Shared { domain, trie: Trie::new() });
+        let first = Core::new(&shared, 0);
+        (0..2).for_each(|core| {
+            let core = Core::new(&shared, core);
+            core.shared.domain.online(&core.pin);
+        });
+        first.change().insert(spare(ONE)).unwrap();
+        model(first);
+    });
+}
+
+fn spare(name: u64) -> Spare<Value> {
+    Spare::new(name, Value { name, dropped: UnsafeCell::new(false) }).unwrap()
+}
+
+impl Core {
+    fn new(shared: &Arc<Shared>, core: usize) -> Self {
+        // SAFETY: one thread plays a core: `spawn` starts one thread for each.
+        Self { shared: Arc::clone(shared), pin: unsafe { Pinned::assume(CoreId::new(core)) } }
+    }
+
+    fn spawn(&self, run: impl FnOnce(Core) + 'static) -> JoinHandle<()> {
+        let shared = Arc::clone(&self.shared);
+        thread::spawn(move || {
+            let core = Core::new(&shared, 1);
+            run(Core::new(&shared, 1));
+            core.shared.domain.offline(&core.pin);
+        })
+    }
+
+    fn change(&self) -> rcu::Change<'_, Value> {
+        // SAFETY: the machine has one domain, and its cores are online.
+        unsafe { self.shared.trie.change(&self.shared.domain, &self.pin) }.unwrap()
+    }
+
+    fn finds(&self, name: u64) -> bool {
+        // SAFETY: the core is online, and not quiescent in this function.
+        let found = unsafe { self.shared.trie.find(&self.pin, name, |value| value.name == name) };
+        found.inspect(|value| value.read()).is_some()
+    }
+
+    fn removes(&self, name: u64) {
+        assert!(self.change().remove(name, |value| value.name == name));
+    }
+
+    fn quiesces(&self, times: usize) {
+        (0..times).for_each(|_| _ = self.shared.domain.quiesce(&self.pin));
+    }
+}
+
+/// A leaf moves into a fork, the other leaf there goes, and a search finds the first all the time.
+#[test]
+fn a_leaf_that_moves_down_is_found() {
+    explore(3, |core| {
+        let reader = core.spawn(|core| assert!(core.finds(ONE), "a value that stays was missed"));
+        core.change().insert(spare(TWO)).unwrap();
+        core.removes(TWO);
+        core.quiesces(2);
+        reader.join().unwrap();
+    });
+}
+
+/// A value and the fork above it go, and a search that finds the value may use it.
+#[test]
+fn a_fork_that_goes_against_a_search() {
+    explore(2, |core| {
+        core.change().insert(spare(TWO)).unwrap();
+        let reader = core.spawn(|core| _ = core.finds(ONE));
+        core.removes(TWO);
+        core.removes(ONE);
+        core.quiesces(3);
+        reader.join().unwrap();
+    });
+}
+
+/// A value that is replaced is found, the old one or the new one.
+#[test]
+fn a_replaced_value_is_found() {
+    explore(3, |core| {
+        let reader = core.spawn(|core| assert!(core.finds(ONE), "a value that is replaced was missed"));
+        let unused = core.change().replace(spare(ONE), |value| value.name == ONE);
+        assert!(unused.is_none());
+        core.quiesces(3);
+        reader.join().unwrap();
+    });
+}
+
+/// A value moves from one hash to the other. Two searches find it once, in each order.
+#[test]
+fn a_value_that_moves_is_at_one_place() {
+    explore(2, |core| {
+        let reader = core.spawn(|core| {
+            let (at_two, at_one) = (core.finds(TWO), core.finds(ONE));
+            assert!(!(at_two && at_one), "a value was found at two places");
+        });
+        let mut change = core.change();
+        let moving = change.begin_move();
+        change.insert(spare(TWO)).unwrap();
+        assert!(change.remove(ONE, |value| value.name == ONE));
+        drop(moving);
+        drop(change);
+        reader.join().unwrap();
+    });
+}
+
+/// A value moves, and a search of its old place that misses it is followed by one that finds it.
+#[test]
+fn a_value_that_moves_is_not_lost() {
+    explore(2, |core| {
+        let reader = core.spawn(|core| {
+            if !core.finds(ONE) {
+                assert!(core.finds(TWO), "a value that moves was at no place");
+            }
+        });
+        let mut change = core.change();
+        let moving = change.begin_move();
+        change.insert(spare(TWO)).unwrap();
+        assert!(change.remove(ONE, |value| value.name == ONE));
+        drop(moving);
+        drop(change);
+        reader.join().unwrap();
+    });
+}

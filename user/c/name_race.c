@@ -1,0 +1,112 @@
+/* Threads look names up while others change the directory around them.
+ *
+ * name_race ROUNDS: exits with 0 if each name that stays was always found, also while it is replaced or its
+ * neighbours come and go, and if a name that moves to another directory was at one of its two places. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MANY = 300, READERS = 2 };
+
+static atomic_bool done;
+/* The number of moves that have begun. */
+static atomic_long moves;
+
+/* Ends the program with the name of the first thing that went wrong. */
+static void must(const char *part, int good)
+{
+    if (good)
+        return;
+    printf("%s: WRONG, %s\n", part, strerror(errno));
+    exit(1);
+}
+
+static int is(const char *path)
+{
+    struct stat found;
+    if (stat(path, &found) == 0)
+        return 1;
+    must(path, errno == ENOENT);
+    return 0;
+}
+
+static void make(const char *path)
+{
+    int fd = open(path, O_CREAT | O_WRONLY, 0644);
+    must(path, fd >= 0 && close(fd) == 0);
+}
+
+/* Move number n goes from `here` to `inner/there` if n is odd, and back if it is even. If no other move
+ * begins between two looks, a name that has come is at its old place no more, and one that has left has
+ * come. */
+static void look_for_the_moved(void)
+{
+    long move = atomic_load(&moves);
+    const char *from = move % 2 ? "here" : "inner/there", *to = move % 2 ? "inner/there" : "here";
+    int twice = is(to) && is(from);
+    int lost = !is(from) && !is(to);
+    must("a moved name is at one place", atomic_load(&moves) != move || (!twice && !lost));
+}
+
+static void *reader(void *unused)
+{
+    struct stat old, new;
+    (void)unused;
+    while (!atomic_load(&done)) {
+        must("a name that stays", is("stays"));
+        must("a name that is replaced", is("replaced"));
+        must("a name that never is", !is("never"));
+        look_for_the_moved();
+        must("by a path", stat("inner/../stays", &old) == 0 && stat("./stays", &new) == 0 && old.st_ino == new.st_ino);
+    }
+    return NULL;
+}
+
+/* Files come and go, more than fit at first. */
+static void *crowd(void *unused)
+{
+    char name[32];
+    (void)unused;
+    while (!atomic_load(&done)) {
+        for (int i = 0; i < MANY; i++) {
+            snprintf(name, sizeof name, "crowd%d", i);
+            make(name);
+        }
+        for (int i = 0; i < MANY; i++) {
+            snprintf(name, sizeof name, "crowd%d", i);
+            must("unlink", unlink(name) == 0);
+        }
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    long rounds = argc > 1 ? atol(argv[1]) : 1000;
+    pthread_t threads[READERS + 1];
+    must("mkdir", mkdir("/tmp/name_race", 0755) == 0 && chdir("/tmp/name_race") == 0 && mkdir("inner", 0755) == 0);
+    make("stays");
+    make("replaced");
+    make("here");
+    for (int i = 0; i <= READERS; i++)
+        must("pthread_create", pthread_create(&threads[i], NULL, i ? reader : crowd, NULL) == 0);
+    for (long round = 0; round < rounds; round++) {
+        make("new");
+        must("replace", rename("new", "replaced") == 0 && !is("new"));
+        long move = atomic_fetch_add(&moves, 1) + 1;
+        must("move", rename(move % 2 ? "here" : "inner/there", move % 2 ? "inner/there" : "here") == 0);
+    }
+    atomic_store(&done, 1);
+    for (int i = 0; i <= READERS; i++)
+        pthread_join(threads[i], NULL);
+    must("the rest", unlink("stays") == 0 && unlink("replaced") == 0 && unlink(rounds % 2 ? "inner/there" : "here") == 0);
+    must("it is empty", rmdir("inner") == 0 && chdir("/") == 0 && rmdir("/tmp/name_race") == 0);
+    printf("name_race: done\n");
+    return 0;
+}
