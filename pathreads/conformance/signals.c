@@ -635,7 +635,8 @@ static void sent_faults_leave_a_thread_as_it_is(void) {
     SAY("%d in one another, %d\n", nested, handled[0] > 0 && handled[1] > 0);
 }
 
-// A thread waits for any signal while another unmaps memory that both have used: no such signal is for the program.
+// A thread waits for any signal while another unmaps memory that both have used. The signals by which the
+// runtime asks for that are not for the program.
 static void *wait_for_any(void *at) {
     sigset_t all;
     int signal;

@@ -1,5 +1,5 @@
-/* Files that were removed leave their room to others: at once to a writer that needs it, also if the
- * machine sleeps in between.
+/* Files that were removed leave their room to others at once, to a writer that needs it, also if
+ * the machine sleeps in between.
  *
  * room ROUNDS */
 #define _GNU_SOURCE

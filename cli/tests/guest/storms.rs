@@ -83,8 +83,7 @@ fn a_number_that_gets_another_pipe_is_always_open() {
     }
 }
 
-/// Threads look names up while others create, remove, replace and move names beside them. Without
-/// `Change::begin_move` they find a moved name at both of its places.
+/// Threads look names up while others create, remove, replace and move names beside them.
 #[test]
 fn a_name_that_stays_is_always_found() {
     for (cpus, rounds) in [("1", "200"), ("2", "500"), ("4", "1000")] {
@@ -93,7 +92,7 @@ fn a_name_that_stays_is_always_found() {
     }
 }
 
-/// A removed file is freed after a grace period of RCU, which no core would end if all of them sleep.
+/// A removed file is freed after a grace period of RCU, which a write without room ends.
 #[test]
 fn removed_files_leave_their_room() {
     for cpus in ["1", "4"] {

@@ -96,6 +96,15 @@ impl Core {
         assert!(self.change().remove(name, |value| value.name == name));
     }
 
+    /// Moves the value at `ONE` to `TWO`, where it is called so.
+    fn moves_one_to_two(&self) {
+        let mut change = self.change();
+        let moving = change.begin_move();
+        change.insert(spare(TWO)).unwrap();
+        assert!(change.remove(ONE, |value| value.name == ONE));
+        drop(moving);
+    }
+
     fn quiesces(&self, times: usize) {
         (0..times).for_each(|_| _ = self.shared.domain.quiesce(&self.pin));
     }
@@ -146,12 +155,7 @@ fn a_value_that_moves_is_at_one_place() {
             let (at_two, at_one) = (core.finds(TWO), core.finds(ONE));
             assert!(!(at_two && at_one), "a value was found at two places");
         });
-        let mut change = core.change();
-        let moving = change.begin_move();
-        change.insert(spare(TWO)).unwrap();
-        assert!(change.remove(ONE, |value| value.name == ONE));
-        drop(moving);
-        drop(change);
+        core.moves_one_to_two();
         reader.join().unwrap();
     });
 }
@@ -165,12 +169,7 @@ fn a_value_that_moves_is_not_lost() {
                 assert!(core.finds(TWO), "a value that moves was at no place");
             }
         });
-        let mut change = core.change();
-        let moving = change.begin_move();
-        change.insert(spare(TWO)).unwrap();
-        assert!(change.remove(ONE, |value| value.name == ONE));
-        drop(moving);
-        drop(change);
+        core.moves_one_to_two();
         reader.join().unwrap();
     });
 }
