@@ -1,5 +1,5 @@
-/* Files that were removed leave their room to others at once, to a writer that needs it, also if
- * the machine sleeps in between.
+/* Files that were removed leave their room to others at once: to a writer and to a shared mapping that need
+ * it, and statfs counts it. A writer finds it also if the machine sleeps in between.
  *
  * room ROUNDS */
 #define _GNU_SOURCE
@@ -8,8 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
+#define PAGE 4096
 #define PIECE (64 * 1024)
 #define SLACK (4 * 1024 * 1024L)
 
@@ -41,6 +44,27 @@ static long fill(const char *name, long most)
     return length;
 }
 
+static long free_room(void)
+{
+    struct statfs volume;
+    must(statfs("/tmp", &volume) == 0, "statfs");
+    return volume.f_bavail * volume.f_bsize;
+}
+
+/* Writes to a page of a mapped file when a removed one has all the room. Without room, SIGBUS would end the
+ * program. */
+static void touch_mapped(void)
+{
+    int fd = open("/tmp/mapped", O_CREAT | O_EXCL | O_RDWR, 0600);
+    must(fd >= 0 && ftruncate(fd, PAGE) == 0, "a file to map");
+    char *at = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    must(at != MAP_FAILED, "mmap");
+    must(fill("/tmp/all", 1L << 40) > 0, "room");
+    must(unlink("/tmp/all") == 0, "unlink");
+    *at = 1;
+    must(munmap(at, PAGE) == 0 && close(fd) == 0 && unlink("/tmp/mapped") == 0, "munmap");
+}
+
 int main(int argc, char **argv)
 {
     long rounds = argc == 2 ? atol(argv[1]) : 0;
@@ -51,6 +75,9 @@ int main(int argc, char **argv)
     for (long round = 0; round < rounds; round++) {
         must(unlink("/tmp/all") == 0, "unlink");
         must(fill("/tmp/all", room - SLACK) >= room - SLACK, "as much room as before");
+        must(unlink("/tmp/all") == 0, "unlink");
+        must(free_room() >= room - SLACK, "as much room as before for statfs");
+        must(fill("/tmp/all", room - SLACK) >= room - SLACK, "as much room as before");
     }
     must(unlink("/tmp/all") == 0, "unlink");
     /* Twice as much as there is, in files that replace one another. Nothing is done in between. */
@@ -59,6 +86,9 @@ int main(int argc, char **argv)
         must(rename("/tmp/new", "/tmp/old") == 0, "rename");
         usleep(20000);
     }
+    must(unlink("/tmp/old") == 0, "unlink");
+    for (long round = 0; round < rounds; round++)
+        touch_mapped();
     puts("room: done");
     return 0;
 }

@@ -59,7 +59,7 @@ const ARRIVING: u64 = 0;
 pub(crate) const FIRST: u64 = 1;
 /// Number of turns from the epoch in which a core was last quiescent to the one in which its callbacks may
 /// run.
-pub(crate) const GRACE: u64 = 3;
+pub const GRACE: u64 = 3;
 
 /// A scan of all cores, begun in `epoch`. Each core below `next` has announced it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,6 +73,13 @@ impl Domain {
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Returns the epoch in which all callbacks that are deferred by now, on any core, may run. A core runs
+    /// them when it is quiescent in that epoch.
+    pub fn grace_end(&self) -> u64 {
+        // A core that defers has seen this epoch or the one before it.
+        self.epoch() + GRACE
     }
 
     /// Makes this core take part from now on. A core must be online before it reads or defers. Grace periods

@@ -87,6 +87,7 @@ use percore::PerCore;
 use sync::CachePadded;
 use sync::atomic::AtomicU64;
 
+pub use epoch::GRACE;
 pub use handle::Handle;
 pub use local::Guard;
 pub use owned::{OutOfMemory, Owned};

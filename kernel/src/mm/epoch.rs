@@ -183,21 +183,26 @@ pub fn drain() {
     domain().drain_while(&pin(), hurrying(|| domain().epoch()));
 }
 
-/// Frees removed files that wait only for look-ups to end. Returns whether there were any. Fails at once
-/// inside [`without_reclaim`], otherwise the caller holds no lock.
+/// Frees removed files that wait only for look-ups to end. Returns whether there were any. It does not wait
+/// for files that are removed meanwhile. Fails at once inside [`without_reclaim`], otherwise the caller holds
+/// no lock.
 pub fn free_removed() -> bool {
     if !may_reclaim() || rcu().backlog() == 0 {
         return false;
     }
     lending::keep(&pin());
-    rcu().drain_while(&pin(), hurrying(|| rcu().epoch()));
-    while remains::free_piece() {}
+    // The first grace period ends the look-ups, and in the second every core frees what it removed.
+    let (end, hurrying) = (rcu().grace_end() + rcu::GRACE, hurrying(|| rcu().epoch()));
+    rcu().drain_while(&pin(), || rcu().epoch() < end && hurrying());
+    while remains::free_piece() && Above::pause() {}
     true
 }
 
-/// Does the same as [`drain`] in pieces if many objects are dead, and lets other tasks run in between. For a
-/// task that is about to report how much memory there is. The caller holds no lock.
+/// Frees removed files. If many other objects are dead, it does the same as [`drain`] in pieces, and lets
+/// other tasks run in between. For a task that is about to report how much memory there is. The caller holds
+/// no lock.
 pub fn settle() {
+    free_removed();
     lending::keep(&pin());
     let deadline = arch::now_ns() + WAIT_NS;
     while is_much_dead() && arch::now_ns() < deadline {

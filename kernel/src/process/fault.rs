@@ -44,7 +44,21 @@ fn resolve(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultEr
     match fault {
         Ok(_) => Ok(()),
         Err(FaultError::OutOfMemory) => reclaim_and_retry(task, address, access),
+        Err(FaultError::BeyondEnd) => retry_without_removed(task, address, access),
         Err(error) => retry_if_moving(task, address, access, error),
+    }
+}
+
+/// Handles an access to a file that has no such page and can have no more. Removed files may have pages that
+/// it can have.
+#[cold]
+fn retry_without_removed(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
+    if !epoch::free_removed() {
+        return Err(FaultError::BeyondEnd);
+    }
+    match task.space().fault(&pin(), address, access) {
+        Err(FaultError::OutOfMemory) => reclaim_and_retry(task, address, access),
+        fault => fault.map(drop),
     }
 }
 

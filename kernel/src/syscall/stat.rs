@@ -15,8 +15,7 @@ use super::{Call, Outcome};
 use crate::fs::OpenFile;
 use crate::fs::node::{Listed, Volume};
 use crate::fs::page_cache::PAGE;
-use crate::mm::fallible;
-use crate::mm::user;
+use crate::mm::{epoch, fallible, user};
 use crate::process::under_lock_over;
 
 pub fn stat(call: &mut Call<'_>) -> Outcome {
@@ -92,6 +91,9 @@ fn write_volume(volume: Volume, to: u64) -> Outcome {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     const READ_ONLY: i64 = 1;
     let writable = volume == Volume::Memory;
+    if writable {
+        epoch::free_removed();
+    }
     let (blocks, used) = if writable { crate::fs::budget() } else { (0, 0) };
     let free = blocks.saturating_sub(used);
     let statfs = Statfs {
