@@ -97,6 +97,16 @@ fn copy_parts(
     Ok(())
 }
 
+/// The keys end within slots that are stored as one.
+#[test]
+fn a_copy_ends_with_its_keys() {
+    on_two(|pin, map, twin| {
+        fill(map, pin, 0..32, 4);
+        map.copy_to(pin, twin, 0..24, |run| Ok(Some(run.value()))).unwrap();
+        assert_eq!(joined(slots(twin, pin)), [(0..24, 4)]);
+    });
+}
+
 /// Makes ranges of one key, of a few, and of whole slots of each level.
 fn range() -> impl Strategy<Value = Range<u64>> {
     let start = prop_oneof![0u64..1500, (1u64 << 27) - 3..(1 << 27) + 3, Just(5 << 18), Just(1 << 30)];

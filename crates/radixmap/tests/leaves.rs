@@ -104,6 +104,20 @@ fn a_machine_finds_each_entry_that_is_present() {
     });
 }
 
+/// A block with one value for all pages expands into a page table.
+#[test]
+fn a_machine_finds_each_entry_of_a_block_that_expands() {
+    on_map(|pin, map| {
+        fill(map, pin, 0..BLOCK, Entry { walked: true, ..PLAIN });
+        assert_eq!(map.leaf_word(pin, 0), None);
+        drop(map.lock_range(pin, 5..6, Always).unwrap());
+        for key in 0..BLOCK {
+            let (_, word) = map.leaf_word(pin, key).unwrap();
+            assert_eq!(word & !radixmap::TAGS, 7 << 12 | 1, "key {key}");
+        }
+    });
+}
+
 #[test]
 fn nodes_are_counted_on_the_core_that_creates_them() {
     on_map(|pin, map| {

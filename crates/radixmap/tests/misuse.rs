@@ -16,7 +16,8 @@ use common::{CORES, Twin, domain, on_map, settle};
 use fuzzing::attempt;
 use percore::Pinned;
 use radixmap::{
-    Always, BLOCK, Expand, IfDiffering, IfPresent, KEY_END, Never, NodeCounters, OutOfMemory, RadixMap, Value,
+    Always, BLOCK, Expand, IfDiffering, IfPresent, KEY_END, Never, NodeCounters, OutOfMemory, RadixMap, Run,
+    Value,
 };
 use refcache::Refcache;
 
@@ -325,6 +326,45 @@ fn bits_of_the_map_s_own_are_refused() {
     }
     settle(&refcache, &pin);
     assert_eq!(refcache.garbage(), 0);
+}
+
+/// A value that joins its neighbours when it is stored, and not when it is copied.
+#[derive(Clone, Copy)]
+struct Fickle;
+
+static JOINS: AtomicBool = AtomicBool::new(true);
+
+impl Value for Fickle {
+    fn to_words(self) -> (u64, u64) {
+        (2 << 12, 0)
+    }
+    fn from_words(_: u64, _: u64) -> Self {
+        Self
+    }
+    fn joins(_: u64) -> bool {
+        JOINS.load(Acquire)
+    }
+}
+
+/// A slot that stands for its neighbours too is copied alone, and they are not locked afterwards.
+#[test]
+fn a_value_that_joins_no_more_is_copied_slot_by_slot() {
+    on_map(|pin, map: &RadixMap<Fickle, _>| {
+        let twin = RadixMap::new(pin, map.domain()).unwrap();
+        map.lock_range(pin, 0..32, Always).unwrap().fill(Fickle);
+        JOINS.store(false, Release);
+        let mut lengths = Vec::new();
+        let copy = |run: &mut Run<'_, Fickle>| {
+            lengths.push(run.keys().end - run.keys().start);
+            Ok(Some(Fickle))
+        };
+        map.copy_to(pin, &twin, 0..KEY_END, copy).unwrap();
+        assert_eq!(lengths, [1; 32]);
+        let mut copied = 0;
+        twin.lock_all(pin).for_each_used(|run| copied += run.keys().end - run.keys().start);
+        assert_eq!(copied, 32);
+        map.lock_all(pin).for_each_used(|run| run.clear());
+    });
 }
 
 /// In a release build the core waits for ever.

@@ -8,10 +8,28 @@ use crate::machine::{KEYS, Twin, WIDE, World, model, pin, race};
 fn look(world: &World, core: usize) -> [u64; 8] {
     let mut seen = [0; 8];
     let _all = world.map.look(&pin(core), KEYS, u64::MAX, |keys, Twin(value)| {
+        assert_ne!(value, 0, "a slot without a value is shown");
         keys.for_each(|key| seen[key as usize] = value);
         ControlFlow::<()>::Continue(())
     });
     seen
+}
+
+/// A value above the leaves goes: it is seen, or nothing is.
+#[test]
+fn a_value_above_the_leaves_goes_under_a_look() {
+    model(3, || {
+        let world = World::new(2).filled(4..8, 5);
+        let world = race(
+            world,
+            |world| world.clear(0, 4..8),
+            |world| {
+                let seen = look(world, 1);
+                assert!(matches!(seen, [0, 0, 0, 0, 5, 5, 5, 5] | [0, 0, 0, 0, 0, 0, 0, 0]), "{seen:?}");
+            },
+        );
+        world.end(2);
+    });
 }
 
 /// A value gets another second word: a core that looks sees both words of the old value or both of the new

@@ -17,20 +17,28 @@ use test_memory::{Poison, poisonable};
 static ALLOCATOR: Poison = Poison;
 
 /// A small number. From `WIDE` on it has a second word. In a slot with the value `PARTED` each key has a
-/// value of its own. Numbers from `ALIKE` on differ in their second words only.
+/// value of its own. Numbers from `ALIKE` on differ in their second words only. Those from `AGAIN` on have
+/// another main word and the same second words. Second words of such numbers may have no bit in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Twin(pub u64);
 
 pub const WIDE: u64 = 100;
 pub const PARTED: u64 = 50;
 pub const ALIKE: u64 = 1000;
+pub const AGAIN: u64 = 2000;
 
 impl Value for Twin {
     fn to_words(self) -> (u64, u64) {
-        (self.0.min(ALIKE) << 12, if self.0 < WIDE { 0 } else { !self.0 << 1 })
+        let from = if self.0 < AGAIN { ALIKE } else { AGAIN };
+        let second = match self.0 {
+            ..WIDE => 0,
+            WIDE..ALIKE => !self.0 << 1,
+            ALIKE.. => (self.0 - from + 1) << 1,
+        };
+        (self.0.min(from) << 12, second)
     }
     fn from_words(main: u64, second: u64) -> Self {
-        let twin = Self(if main >> 12 == ALIKE { !second >> 1 } else { main >> 12 });
+        let twin = Self(if main >> 12 < ALIKE { main >> 12 } else { (main >> 12) + (second >> 1) - 1 });
         assert_eq!(twin.to_words(), (main, second), "a value was torn");
         twin
     }

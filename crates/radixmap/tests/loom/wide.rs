@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use radixmap::Always;
 
-use crate::machine::{ALIKE, KEYS, Twin, World, model, pin, race};
+use crate::machine::{AGAIN, ALIKE, KEYS, Twin, World, model, pin, race};
 
 /// The last slot of a leaf gets the main word of the others and a second word of its own. A look reads the
 /// main words of a group without ordering, finds them equal, and must then find the second word that belongs
@@ -44,6 +44,29 @@ fn a_group_is_alike_but_for_two_second_words_under_a_look() {
                     ControlFlow::<()>::Continue(())
                 });
                 let known = seen[2..4].iter().all(|value| [3, ALIKE + 7].contains(value));
+                assert!(seen[..2] == [ALIKE + 5; 2] && known, "{seen:?}");
+            },
+        );
+        world.end(2);
+    });
+}
+
+/// Both words of two slots change, and the new second word is that of the others. The main words from before
+/// do not belong to it.
+#[test]
+fn a_group_is_alike_but_for_two_main_words_under_a_look() {
+    model(2, || {
+        let world = World::new(2).filled(0..2, ALIKE + 5).filled(2..4, ALIKE + 7);
+        let world = race(
+            world,
+            |world| world.add_wide(0, 2..4, AGAIN - ALIKE - 2),
+            |world| {
+                let mut seen = [0; 8];
+                let _all = world.map.look(&pin(1), KEYS, u64::MAX, |keys, Twin(value)| {
+                    keys.for_each(|key| seen[key as usize] = value);
+                    ControlFlow::<()>::Continue(())
+                });
+                let known = seen[2..4].iter().all(|value| [ALIKE + 7, AGAIN + 5].contains(value));
                 assert!(seen[..2] == [ALIKE + 5; 2] && known, "{seen:?}");
             },
         );
