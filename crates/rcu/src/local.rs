@@ -90,6 +90,11 @@ impl Local {
         assert!(self.readers == 0, "a core is not quiescent inside a read section");
         assert!(!self.running, "a value's Drop, or a callback, must neither be quiescent nor go offline");
     }
+
+    /// Checks that no callback is running, so that the stack is bounded.
+    pub(crate) fn assert_runs_no_callback(&self) {
+        assert!(!self.running, "a value's Drop, or a callback, must not run others");
+    }
 }
 
 /// Marks the core as running a callback, until this is dropped.

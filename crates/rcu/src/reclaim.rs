@@ -49,6 +49,16 @@ impl Domain {
             local.queue.latest()
         });
         self.advance(pin, target);
+        self.run_ripe(pin)
+    }
+
+    /// Runs callbacks of this core whose grace period is known to be over, at most `batch` of them. Returns
+    /// the number that it ran. If that is `batch`, there may be more. It touches no line of another core.
+    ///
+    /// # Panics
+    /// Panics inside a callback, and if a callback does.
+    pub fn run_ripe(&self, pin: &Pinned) -> usize {
+        self.cores.mine(pin).look(pin, Local::assert_runs_no_callback);
         (0..self.batch).take_while(|_| self.run_one(pin)).count()
     }
 

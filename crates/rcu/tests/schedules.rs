@@ -160,6 +160,23 @@ fn batches_are_bounded() {
     assert_eq!(ran, [3, 3, 1, 0]);
 }
 
+/// Callbacks that are ripe run without another quiescent state. Those that are not stay.
+#[test]
+fn ripe_callbacks_run_in_batches() {
+    let machine = machine(2, 10);
+    (0..7).for_each(|_| machine.retire(0));
+    assert_eq!(machine.domain.run_ripe(&core(0)), 0);
+    machine.rounds(2);
+    machine.domain.quiesce(&core(1));
+    assert_eq!(machine.drops(), 0);
+    assert_eq!(machine.domain.quiesce(&core(0)), 3);
+    machine.retire(0);
+    let ran: Vec<_> = (0..3).map(|_| machine.domain.run_ripe(&core(0))).collect();
+    assert_eq!((ran.as_slice(), machine.domain.backlog()), ([3, 1, 0].as_slice(), 1));
+    machine.rounds(4);
+    assert_eq!(machine.drops(), 8);
+}
+
 #[test]
 fn a_backlog_asks_for_haste_until_it_had_a_grace_period() {
     let machine = machine(2, 2);

@@ -35,6 +35,11 @@ pub fn numbers() -> (u64, u64) {
     (LIMIT.load(Ordering::Relaxed), TAKEN.load(Ordering::Relaxed).saturating_sub(reserved))
 }
 
+/// Returns whether files may have more pages than those that cores have taken.
+pub fn has_room() -> bool {
+    TAKEN.load(Ordering::Relaxed) < LIMIT.load(Ordering::Relaxed)
+}
+
 /// Charges a page to this core's reserve.
 ///
 /// # Errors

@@ -28,10 +28,12 @@ pub const WORTH_A_RETRY: u64 = 16;
 /// need.
 const WAIT_NS: u64 = 1_000_000_000;
 
-/// Most objects that one tick frees after their grace period: far more than a core can retire between two
-/// ticks.
-const RCU_BATCH: usize = 1 << 16;
-/// A core with more objects waiting than this asks the others to hurry.
+/// Most objects that are freed after their grace period without a look at the clock. A file may have 512
+/// pages, so they take 400,000 instructions at most.
+const RCU_BATCH: usize = 4;
+/// How long a piece of freeing such objects takes, or one batch if that takes longer.
+const RCU_PIECE_NS: u64 = 200_000;
+/// A core with more objects waiting than this asks for a grace period.
 const RCU_BOUND: usize = 1 << 14;
 
 static DOMAIN: SetOnce<Refcache> = SetOnce::new();
@@ -104,13 +106,31 @@ fn has_heard(core: CoreId, call: u64) -> bool {
 
 /// Does the work that the two domains want of this core.
 fn take_part(pin: &Pinned) {
+    review(pin);
+    if rcu().wants_quiesce(pin) {
+        lending::keep(pin);
+        if rcu().quiesce(pin) == RCU_BATCH {
+            Above::ask_to_reap();
+        }
+    }
+}
+
+/// Does the work that Refcache wants of this core.
+fn review(pin: &Pinned) {
     if domain().is_online(pin) && domain().wants_tick(pin) && domain().tick(pin).flushed {
         counters::add(pin, Counter::Epochs, 1);
     }
-    if rcu().wants_quiesce(pin) {
-        lending::keep(pin);
-        rcu().quiesce(pin);
+}
+
+/// Frees a piece of the objects of this core whose grace period is over. Returns whether there may be more.
+pub fn free_ripe() -> bool {
+    let end = arch::now_ns() + RCU_PIECE_NS;
+    while rcu().run_ripe(&pin()) == RCU_BATCH {
+        if arch::now_ns() >= end {
+            return true;
+        }
     }
+    false
 }
 
 /// Frees this core's page tables for their memory. Tables of a running program are freed only if a core is
@@ -128,27 +148,41 @@ fn is_short() -> bool {
 
 /// Takes this core out of the epochs before it sleeps, and gives back the frames of its magazines if memory
 /// is short. With little to review the core only dozes, and reads no other core's lines. Otherwise it first
-/// frees dead objects, while `go_on` returns true.
-pub fn idle_enter(go_on: impl Fn() -> bool) {
+/// frees dead objects, while `go_on` returns true. Returns whether it took the core out: it does not if
+/// removed files are left that only this core can free now.
+pub fn idle_enter(go_on: impl Fn() -> bool) -> bool {
     let pin = pin();
-    free_unread(&pin);
+    if free_unread(&pin, &go_on) {
+        return false;
+    }
     let dozes = domain().orphaned() <= MUCH_GARBAGE / 2 && domain().doze(&pin, most_kept());
     if !dozes {
-        take_part(&pin);
+        review(&pin);
         review_while(&pin, go_on);
         domain().offline(&pin);
     }
     rcu().offline(&pin);
-    if is_short() { give_frames(&pin) } else { frames::rest(&pin) }
+    if is_short() {
+        give_frames(&pin)
+    } else {
+        frames::rest(&pin)
+    }
+    true
 }
 
-/// Frees what waits for look-ups to end, if this core is the last one awake. If it is not, the others take
-/// over what is left, and free it at their ticks. The core is in both domains.
-fn free_unread(pin: &Pinned) {
-    if rcu().has_waiting(pin) {
-        lending::keep(pin);
-        rcu().quiesce(pin);
+/// Frees what waits for look-ups to end while `go_on` returns true, if this core is the last one awake.
+/// Returns whether more can be freed. If the core is not the last one, the others take over what is left, and
+/// free it at their ticks. The core is in both domains.
+fn free_unread(pin: &Pinned, go_on: impl Fn() -> bool) -> bool {
+    if !rcu().has_waiting(pin) {
+        return false;
     }
+    lending::keep(pin);
+    let mut is_more = rcu().quiesce(pin) == RCU_BATCH;
+    while is_more && go_on() {
+        is_more = free_ripe();
+    }
+    is_more
 }
 
 /// Returns how many objects may wait for this core's review while it dozes: its share of half of
@@ -184,16 +218,22 @@ pub fn drain() {
 }
 
 /// Frees removed files that wait only for look-ups to end. Returns whether there were any. It does not wait
-/// for files that are removed meanwhile. Fails at once inside [`without_reclaim`], otherwise the caller holds
-/// no lock.
+/// for files that are removed meanwhile. Other tasks run in between if that is due. Fails at once inside
+/// [`without_reclaim`], otherwise the caller holds no lock.
 pub fn free_removed() -> bool {
     if !may_reclaim() || rcu().backlog() == 0 {
         return false;
     }
     lending::keep(&pin());
-    // The first grace period ends the look-ups, and in the second every core frees what it removed.
+    // The first grace period ends the look-ups, and in the second every core frees the files that it removed.
     let (end, hurrying) = (rcu().grace_end() + rcu::GRACE, hurrying(|| rcu().epoch()));
-    rcu().drain_while(&pin(), || rcu().epoch() < end && hurrying());
+    let go_on = || rcu().epoch() < end && hurrying();
+    loop {
+        rcu().drain_while(&pin(), in_piece(&go_on));
+        if !Above::is_asked() || !Above::pause() {
+            break;
+        }
+    }
     while remains::free_piece() && Above::pause() {}
     true
 }

@@ -10,6 +10,7 @@ use super::reclaim::Reclaim;
 use super::signal::{self, Fate, Fault, Origin};
 use crate::arch::{self, TrapFrame, complaint};
 use crate::control::{self, Crash};
+use crate::fs;
 use crate::mm::{epoch, user};
 use crate::sched::{self, Task};
 
@@ -53,7 +54,7 @@ fn resolve(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultEr
 /// it can have.
 #[cold]
 fn retry_without_removed(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
-    if !epoch::free_removed() {
+    if fs::has_room() || !epoch::free_removed() {
         return Err(FaultError::BeyondEnd);
     }
     match task.space().fault(&pin(), address, access) {

@@ -3,7 +3,6 @@
 //! It stays in the epochs until its next tick, in case work comes back soon. Then it leaves them, so that a
 //! sleeping core never delays an epoch, and its timer rings for its sleepers only. At that tick it takes no
 //! part in an epoch: only cores that run tasks do.
-//! cores that do something.
 
 use core::sync::atomic::Ordering;
 
@@ -33,9 +32,9 @@ pub fn enter_idle() -> ! {
 /// while it was idle, or was asked to look up and found nothing.
 fn rest(core: &Core, ticked: bool) {
     if ticked && core.online.load(Ordering::Relaxed) {
-        mm::epoch::idle_enter(|| !something_waits(core));
+        let has_left = mm::epoch::idle_enter(|| !something_waits(core));
         // Only now: freeing before may change refcounts.
-        core.online.store(false, Ordering::Relaxed);
+        core.online.store(!has_left, Ordering::Relaxed);
     }
     interrupts::disable();
     place::declare_idle(arch::core());

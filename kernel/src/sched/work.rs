@@ -90,15 +90,16 @@ fn ring() -> bool {
     ticked
 }
 
-/// Frees tasks that have exited on this core, with their stacks, and a piece of the spaces to which it
-/// dropped the last reference.
+/// Frees tasks that have exited on this core, with their stacks, a piece of the spaces to which it dropped
+/// the last reference, and a piece of the files that it removed. The rest follows before any task of this
+/// core returns to user mode.
 pub fn reap() {
     loop {
         let dead: Option<Arc<Task>> = cores::mine().dead.lock().pop();
         let Some(dead) = dead else { break };
         drop(dead);
     }
-    if mm::remains::free_piece() {
+    if mm::remains::free_piece() | mm::epoch::free_ripe() {
         super::attention::raise(REAP);
     }
 }

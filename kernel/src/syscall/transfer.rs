@@ -135,20 +135,25 @@ fn in_pieces(
     buffers: &mut Buffers,
     mut transfer: impl FnMut(&mut Buffers, usize) -> Result<usize, Errno>,
 ) -> Result<usize, Errno> {
-    let mut done = 0;
+    let (mut done, mut tried) = (0, None);
     loop {
         match retry(|| transfer(buffers, done)) {
             Ok(len) if len > 0 && buffers.take_stopped() => done += len,
             Ok(len) => return Ok(done + len),
             // Another task changes the file's length, also in pieces.
             Err(Errno::EBUSY) => sched::give_way(),
-            Err(Errno::ENOSPC) if epoch::free_removed() => {}
+            Err(Errno::ENOSPC) if made_room(&mut tried, done) => {}
             Err(error) => return partial(done, error),
         }
         if !sched::pause() {
             return partial(done, Errno::EINTR);
         }
     }
+}
+
+/// Frees removed files, once for each number of bytes that is `done`. Returns whether there may be room now.
+fn made_room(tried: &mut Option<usize>, done: usize) -> bool {
+    tried.replace(done) != Some(done) && epoch::free_removed()
 }
 
 /// Returns `at` if the bytes from there on end at a valid offset.
@@ -168,7 +173,7 @@ pub fn copy(
     wait: bool,
 ) -> Result<usize, Errno> {
     let mut bounce = bounce(0, len)?;
-    let mut done = 0;
+    let (mut done, mut tried) = (0, None);
     while done < len {
         let want = bounce.len().min(len - done);
         let got = source.read(at.saturating_add(done as u64), prefix_mut(&mut bounce, want as u64), false);
@@ -177,7 +182,7 @@ pub fn copy(
             Ok(put) if put == want => done += put,
             Ok(put) => return Ok(done + put),
             Err(Errno::EBUSY) => sched::give_way(),
-            Err(Errno::ENOSPC) if epoch::free_removed() => {}
+            Err(Errno::ENOSPC) if made_room(&mut tried, done) => {}
             Err(error) => return partial(done, error),
         }
         if !sched::pause() {
