@@ -12,11 +12,20 @@ const SAFE: [&str; 4] = ["pinned", "shared", "refcache", "paygo"];
 /// The ways in which a read writes to no line that another core writes.
 const PRIVATE: [&str; 3] = ["pinned", "refcache", "paygo"];
 
+/// Meters as `contend` does, in a window without a timer tick if there is one in ten. The processes have just
+/// started, and the first ticks free the memory that this has left: 150 transfers in four ticks were seen. A
+/// window is shorter than a tick unless the host is busy.
+fn contend_between_ticks(name: &str, options: &[&str], words: &[&str]) -> Vec<Value> {
+    let measure = || contend(name, options, words);
+    let has_no_tick = |rows: &Vec<Value>| rows.iter().all(|row| number(row, "ticks", "mean") == 0.0);
+    (0..9).map(|_| measure()).find(has_no_tick).unwrap_or_else(measure)
+}
+
 /// Meters FxMark's DRBH, by processes or by threads, on 2 and 4 CPUs.
 fn drbh(read_refs: &str, more: &[&str]) -> Vec<Value> {
     let name = format!("drbh-{read_refs}{}", more.concat());
     let options = ["--systems", "adaptive", "--cpus", "2,4", "--read-refs", read_refs];
-    let rows = contend(&name, &options, &[&["drbh", "--iterations", "1000"], more].concat());
+    let rows = contend_between_ticks(&name, &options, &[&["drbh", "--iterations", "1000"], more].concat());
     assert!(rows.len() == 2 && rows.iter().all(|row| row["read_refs"] == read_refs), "{rows:?}");
     rows
 }
@@ -51,7 +60,8 @@ fn a_shared_count_is_transferred_by_each_read() {
 fn lodic(cpus: &str, more: &[&str]) -> Value {
     let options = ["--systems", "shared", "--cpus", cpus, "--read-refs", "lodic"];
     let name = format!("lodic{}", more.concat());
-    contend(&name, &options, &[&["drbh", "--mapped", "--iterations", "1000"], more].concat()).remove(0)
+    let words = [&["drbh", "--mapped", "--iterations", "1000"], more].concat();
+    contend_between_ticks(&name, &options, &words).remove(0)
 }
 
 /// Checks that reads are counted in the page's descriptor, where both changes find it at another core.
