@@ -48,17 +48,33 @@ pub enum Op {
     Load,
     /// A store of a value to a slot.
     Store,
+    /// `kill(process of a side, signal)`.
+    Kill,
+    /// `tgkill(thread of a side, signal)`.
+    Tgkill,
+    /// `sigpending()`.
+    Sigpending,
+    /// `pthread_sigmask(how)` of SIGURG.
+    Sigmask,
+    /// `sigaction(signal, disposition)`.
+    Sigaction,
+    /// `futex(slot, FUTEX_WAKE)`. No thread waits there.
+    FutexWake,
+    /// `futex(slot, FUTEX_WAIT)` with a value that the slot does not have.
+    FutexWait,
 }
 
 /// All operations, with their names and numbers of arguments.
 #[rustfmt::skip]
-pub const OPS: [(Op, &str, usize); 21] = [
+pub const OPS: [(Op, &str, usize); 28] = [
     (Op::Open, "open", 2), (Op::Creat, "creat", 2), (Op::Close, "close", 1), (Op::Dup, "dup", 1),
     (Op::Dup2, "dup2", 2), (Op::Pipe, "pipe", 0), (Op::Link, "link", 2), (Op::Unlink, "unlink", 1),
     (Op::Rename, "rename", 2), (Op::Stat, "stat", 1), (Op::Fstat, "fstat", 1), (Op::Lseek, "lseek", 3),
     (Op::Read, "read", 1), (Op::Write, "write", 2), (Op::Pread, "pread", 2), (Op::Pwrite, "pwrite", 3),
     (Op::Mmap, "mmap", 3), (Op::Munmap, "munmap", 1), (Op::Mprotect, "mprotect", 2), (Op::Load, "load", 1),
-    (Op::Store, "store", 2),
+    (Op::Store, "store", 2), (Op::Kill, "kill", 2), (Op::Tgkill, "tgkill", 2),
+    (Op::Sigpending, "sigpending", 0), (Op::Sigmask, "sigmask", 1), (Op::Sigaction, "sigaction", 2),
+    (Op::FutexWake, "futexwake", 1), (Op::FutexWait, "futexwait", 1),
 ];
 
 /// The names that calls use, below the current directory.
@@ -94,6 +110,19 @@ pub const CUR: u8 = 1;
 pub const END: u8 = 2;
 /// A `whence` that does not exist.
 pub const BAD_WHENCE: u8 = 99;
+
+/// The number of signals that calls send: SIGUSR1 and SIGUSR2, which all threads block.
+pub const SIGNALS: usize = 2;
+/// `sigmask` and `sigaction` that only ask.
+pub const ASK: u8 = 0;
+/// `sigmask` that blocks SIGURG.
+pub const BLOCK: u8 = 1;
+/// `sigmask` that unblocks SIGURG.
+pub const UNBLOCK: u8 = 2;
+/// `sigaction` with SIG_DFL.
+pub const DEFAULT: u8 = 1;
+/// `sigaction` with SIG_IGN.
+pub const IGNORE: u8 = 2;
 
 /// A call with its arguments. Those that the operation has not are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -91,7 +91,7 @@ impl Order {
 pub fn prepare(mode: Mode, setup: &[Step]) -> Option<State> {
     let mut state = State::default();
     for (number, step) in setup.iter().enumerate() {
-        match state.apply(mode.process(step.side), step.call, 2 * number as u8 + 1) {
+        match state.apply(mode, step.side, step.call, 2 * number as u8 + 1) {
             Outcome::Returned(answer) if answer.values[0] >= 0 => {}
             _ => return None,
         }
@@ -106,7 +106,7 @@ pub fn perform(mode: Mode, before: &State, calls: [Call; 2], order: Order) -> Op
     let mut state = before.clone();
     let mut answers = [Answer::default(), Answer::default()];
     for side in order.sides() {
-        match state.apply(mode.process(side), calls[side], CALL_LABELS[side]) {
+        match state.apply(mode, side, calls[side], CALL_LABELS[side]) {
             Outcome::Returned(answer) => answers[side] = answer,
             Outcome::Undefined => return None,
         }
@@ -132,7 +132,7 @@ impl Case {
         let (answers, mut state) = found.ok_or_else(|| format!("{}: calls do not commute", self.key))?;
         let mut expected = answers.to_vec();
         for step in &self.after {
-            match state.apply(self.mode.process(step.side), step.call, u8::MAX - 1) {
+            match state.apply(self.mode, step.side, step.call, u8::MAX - 1) {
                 Outcome::Returned(answer) => expected.push(answer),
                 Outcome::Undefined => return Err(format!("{}: {} is undefined", self.key, step.call)),
             }
@@ -298,7 +298,7 @@ mod tests {
     fn errors_come_in_linux_order() {
         let errno = |setup: &str, call: &str| {
             let mut state = prepare(Mode::Threads, &steps(setup)).unwrap();
-            match state.apply(0, call.parse().unwrap(), 200) {
+            match state.apply(Mode::Threads, 0, call.parse().unwrap(), 200) {
                 Outcome::Returned(answer) => answer.values[0],
                 Outcome::Undefined => 0,
             }

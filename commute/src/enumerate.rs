@@ -25,7 +25,8 @@ const SETUPS: [(&str, Mode, &str); 3] = [
          0:pwrite.3.0.10 0:pwrite.3.1.11 1:pwrite.4.0.20 0:write.8.30 0:write.8.31 1:write.11.32 \
          0:link.0.2 0:creat.5.1 0:close.12 \
          0:mmap.0.99.1 0:store.0.40 1:mmap.1.99.1 1:store.1.41 1:mmap.3.99.1 0:mmap.4.99.1 0:store.4.42 \
-         1:mmap.5.99.1 1:store.5.43 0:mmap.6.3.1 0:load.6 1:mmap.7.4.1 1:load.7",
+         1:mmap.5.99.1 1:store.5.43 0:mmap.6.3.1 0:load.6 1:mmap.7.4.1 1:load.7 \
+         0:kill.0.0 1:tgkill.1.1",
     ),
     (
         "hole",
@@ -41,7 +42,8 @@ const SETUPS: [(&str, Mode, &str); 3] = [
          0:pwrite.3.0.10 0:pwrite.3.1.11 1:pwrite.4.0.20 0:write.6.30 0:write.6.31 1:write.6.32 \
          0:link.0.2 0:creat.5.1 0:close.8 \
          0:mmap.0.99.1 0:store.0.40 1:mmap.0.99.1 1:store.0.41 0:mmap.4.99.1 1:mmap.5.99.1 \
-         0:mmap.6.3.1 0:load.6 1:mmap.6.3.1 1:load.6",
+         0:mmap.6.3.1 0:load.6 1:mmap.6.3.1 1:load.6 \
+         1:kill.1.0 0:tgkill.0.1",
     ),
 ];
 
@@ -162,7 +164,15 @@ fn calls(written: u8) -> Vec<Call> {
         all.extend([0, 1].map(|writable| Op::Mprotect.with(&[slot, writable])));
         all.extend([Op::Munmap, Op::Load].map(|op| op.with(&[slot])));
         all.push(Op::Store.with(&[slot, written]));
+        all.extend([Op::FutexWake, Op::FutexWait].map(|op| op.with(&[slot])));
     }
+    for signal in 0..SIGNALS as u8 {
+        all.extend([0, 1].map(|side| Op::Kill.with(&[side, signal])));
+        all.extend([0, 1].map(|side| Op::Tgkill.with(&[side, signal])));
+        all.extend([ASK, DEFAULT, IGNORE].map(|how| Op::Sigaction.with(&[signal, how])));
+    }
+    all.extend([ASK, BLOCK, UNBLOCK].map(|how| Op::Sigmask.with(&[how])));
+    all.push(Op::Sigpending.with(&[]));
     all.sort();
     all
 }
@@ -173,10 +183,14 @@ enum Thing {
     Name(u8),
     Fd(u8),
     Slot(u8),
+    /// The signals of the process of a side.
+    Process(u8),
+    /// The signals of the thread of a side.
+    Thread(u8),
 }
 
-/// Returns the things that a call's arguments refer to.
-fn things(call: Call) -> Vec<Thing> {
+/// Returns the things that a call of `side` refers to.
+fn things(side: usize, call: Call) -> Vec<Thing> {
     let [first, second, _] = call.args;
     match call.op {
         Op::Open | Op::Creat | Op::Unlink | Op::Stat => vec![Thing::Name(first)],
@@ -185,6 +199,12 @@ fn things(call: Call) -> Vec<Thing> {
         Op::Dup2 => vec![Thing::Fd(first), Thing::Fd(second)],
         Op::Mmap if second != ANONYMOUS => vec![Thing::Slot(first), Thing::Fd(second)],
         Op::Mmap | Op::Munmap | Op::Mprotect | Op::Load | Op::Store => vec![Thing::Slot(first)],
+        Op::FutexWake | Op::FutexWait => vec![Thing::Slot(first)],
+        Op::Kill => vec![Thing::Process(first)],
+        Op::Tgkill => vec![Thing::Thread(first)],
+        Op::Sigpending => vec![Thing::Process(side as u8), Thing::Thread(side as u8)],
+        Op::Sigmask => vec![Thing::Thread(side as u8)],
+        Op::Sigaction => vec![Thing::Process(side as u8)],
         Op::Close | Op::Dup | Op::Fstat | Op::Lseek | Op::Read | Op::Write | Op::Pread | Op::Pwrite => {
             vec![Thing::Fd(first)]
         }
@@ -193,8 +213,11 @@ fn things(call: Call) -> Vec<Thing> {
 
 /// Returns the arguments that refer to no thing.
 fn flags(call: Call) -> Vec<u8> {
-    let [_, second, third] = call.args;
+    let [first, second, third] = call.args;
     match call.op {
+        Op::Sigmask => vec![first],
+        Op::Kill | Op::Tgkill => vec![second],
+        Op::Sigaction => vec![first, second],
         Op::Open | Op::Creat | Op::Mprotect | Op::Pread | Op::Pwrite => vec![second],
         Op::Lseek => vec![second, third],
         _ => Vec::new(),
@@ -204,9 +227,9 @@ fn flags(call: Call) -> Vec<u8> {
 /// Returns the name of a test's class.
 fn class(setup: &Setup, calls: [Call; 2], answers: &[Answer; 2]) -> String {
     let mut sides = [0, 1].map(|side| one_side(setup, side, calls[side], &answers[side]));
-    let relations: Vec<String> = things(calls[0])
+    let relations: Vec<String> = things(0, calls[0])
         .into_iter()
-        .flat_map(|one| things(calls[1]).into_iter().map(move |other| (one, other)))
+        .flat_map(|one| things(1, calls[1]).into_iter().map(move |other| (one, other)))
         .map(|(one, other)| relation(setup, one, other).to_owned())
         .collect();
     if calls[0].op == calls[1].op && relations.len() <= 1 {
@@ -216,7 +239,7 @@ fn class(setup: &Setup, calls: [Call; 2], answers: &[Answer; 2]) -> String {
 }
 
 fn one_side(setup: &Setup, side: usize, call: Call, answer: &Answer) -> String {
-    let kinds: Vec<String> = things(call).into_iter().map(|thing| kind(setup, side, thing)).collect();
+    let kinds: Vec<String> = things(side, call).into_iter().map(|thing| kind(setup, side, thing)).collect();
     let result = match answer.values[0] {
         error @ ..0 => error.to_string(),
         0 if matches!(call.op, Op::Read | Op::Pread) => "end".to_owned(),
@@ -232,6 +255,14 @@ fn kind(setup: &Setup, side: usize, thing: Thing) -> String {
             if setup.state.file_named(name).is_some() { "there" } else { "absent" }.to_owned()
         }
         Thing::Fd(fd) => setup.state.kind_of(process, fd).to_owned(),
+        Thing::Process(side) => {
+            let is_pending = setup.state.is_pending(setup.mode.process(side.into()));
+            if is_pending { "process-pending" } else { "process" }.to_owned()
+        }
+        Thing::Thread(side) => {
+            let is_pending = setup.state.is_pending_for_thread(side.into());
+            if is_pending { "thread-pending" } else { "thread" }.to_owned()
+        }
         Thing::Slot(slot) => {
             let (kind, file) = setup.state.kind_of_slot(process, slot);
             let touched = setup.touched.contains(&(side, slot));
@@ -251,6 +282,13 @@ fn relation(setup: &Setup, one: Thing, other: Thing) -> &'static str {
         (Thing::Name(one), Thing::Name(other)) if one == other => return "name",
         (Thing::Fd(one), Thing::Fd(other)) if same_process && one == other => return "fd",
         (Thing::Slot(one), Thing::Slot(other)) if same_process && one == other => return "slot",
+        (Thing::Thread(one), Thing::Thread(other)) if one == other => return "thread",
+        (Thing::Process(one), Thing::Process(other)) if same_process || one == other => return "process",
+        (Thing::Process(one), Thing::Thread(other)) | (Thing::Thread(one), Thing::Process(other))
+            if same_process || one == other =>
+        {
+            return "member";
+        }
         _ => {}
     }
     if let (Thing::Fd(one), Thing::Fd(other)) = (one, other) {
@@ -283,6 +321,7 @@ fn file(setup: &Setup, side: usize, thing: Thing) -> Option<i64> {
         Thing::Name(name) => setup.state.file_named(name).map(i64::from),
         Thing::Fd(fd) => setup.state.file_behind(process, fd).map(|(_, file)| file),
         Thing::Slot(slot) => setup.state.kind_of_slot(process, slot).1.map(i64::from),
+        Thing::Process(_) | Thing::Thread(_) => None,
     }
 }
 
@@ -319,18 +358,27 @@ fn reduced(setup: &Setup, calls: [Call; 2], answers: &[Answer; 2]) -> Setup {
 fn looks(mode: Mode, calls: [Call; 2], answers: &[Answer; 2], after: &State) -> Vec<Step> {
     let mut looks: Vec<Step> = Vec::new();
     let mut look = |side, call: Call| {
-        if !looks.iter().any(|step| step.call == call && mode.process(step.side) == mode.process(side)) {
+        let of_thread = matches!(call.op, Op::Sigpending | Op::Sigmask);
+        let sees_the_same =
+            |other| if of_thread { other == side } else { mode.process(other) == mode.process(side) };
+        if !looks.iter().any(|step| step.call == call && sees_the_same(step.side)) {
             looks.push(Step { side, call });
         }
     };
     for side in [0, 1] {
-        let mut all = things(calls[side]);
+        let mut all = things(side, calls[side]);
         if matches!(calls[side].op, Op::Open | Op::Creat | Op::Dup | Op::Pipe) {
             let new = answers[side].values.iter().filter(|value| **value >= i64::from(FIRST_FD));
             all.extend(new.map(|fd| Thing::Fd(*fd as u8)));
         }
+        match calls[side].op {
+            Op::Sigmask => look(side, Op::Sigmask.with(&[ASK])),
+            Op::Sigaction => look(side, Op::Sigaction.with(&[calls[side].args[0], ASK])),
+            _ => {}
+        }
         for thing in all {
             match thing {
+                Thing::Process(of) | Thing::Thread(of) => look(of.into(), Op::Sigpending.with(&[])),
                 Thing::Name(name) => look(side, Op::Stat.with(&[name])),
                 Thing::Fd(fd) => {
                     look(side, Op::Fstat.with(&[fd]));
@@ -363,7 +411,7 @@ mod tests {
             assert_eq!(case.to_string().parse::<Case>().as_ref(), Ok(case));
         }
         println!("{} tests", cases.len());
-        assert!((1000..4000).contains(&cases.len()), "{} tests", cases.len());
+        assert!((1000..6000).contains(&cases.len()), "{} tests", cases.len());
     }
 
     #[test]

@@ -5,11 +5,14 @@
 //! if they are equal.
 
 use crate::call::*;
+use crate::case::Mode;
 
 const ENOENT: i64 = 2;
 const EBADF: i64 = 9;
+const EAGAIN: i64 = 11;
 const ENOMEM: i64 = 12;
 const EACCES: i64 = 13;
+const EFAULT: i64 = 14;
 const EEXIST: i64 = 17;
 const ENODEV: i64 = 19;
 const EINVAL: i64 = 22;
@@ -154,6 +157,20 @@ enum Backing {
     Node(u8),
 }
 
+/// The signals of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+struct Signals {
+    pending: [bool; SIGNALS],
+    ignored: [bool; SIGNALS],
+}
+
+/// The signals of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+struct Thread {
+    pending: [bool; SIGNALS],
+    blocks_urgent: bool,
+}
+
 /// The state of two processes.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct State {
@@ -163,6 +180,9 @@ pub struct State {
     pipes: Labelled<Pages>,
     tables: [[Option<u8>; FDS]; 2],
     memory: [[Option<Page>; SLOTS]; 2],
+    signals: [Signals; 2],
+    /// By side.
+    threads: [Thread; 2],
 }
 
 type Values = Result<Answer, Failure>;
@@ -183,10 +203,10 @@ fn values(values: &[i64]) -> Values {
 }
 
 impl State {
-    /// Performs a call of a process. `fresh` is the label of what the call makes. No other call may have it,
-    /// nor the number after it.
-    pub fn apply(&mut self, process: usize, call: Call, fresh: u8) -> Outcome {
-        let done = self.perform(process, call, fresh);
+    /// Performs a call of a side. `fresh` is the label of what the call makes. No other call may have it, nor
+    /// the number after it.
+    pub fn apply(&mut self, mode: Mode, side: usize, call: Call, fresh: u8) -> Outcome {
+        let done = self.perform(mode, side, call, fresh);
         if matches!(call.op, Op::Close | Op::Dup2 | Op::Unlink | Op::Rename | Op::Mmap | Op::Munmap) {
             self.collect();
         }
@@ -202,7 +222,8 @@ impl State {
         self.nodes.0.iter_mut().for_each(|(_, node)| node.changed = false);
     }
 
-    fn perform(&mut self, process: usize, call: Call, fresh: u8) -> Values {
+    fn perform(&mut self, mode: Mode, side: usize, call: Call, fresh: u8) -> Values {
+        let process = mode.process(side);
         let [first, second, third] = call.args;
         match call.op {
             Op::Open => self.open(process, first, second, fresh),
@@ -229,12 +250,26 @@ impl State {
             Op::Mprotect => self.mprotect(process, first, second == 1),
             Op::Load => self.load(process, first),
             Op::Store => self.store(process, first, second),
+            Op::Kill => {
+                self.signals[mode.process(first.into())].pending[second as usize] = true;
+                value(0)
+            }
+            Op::Tgkill => {
+                self.threads[first as usize].pending[second as usize] = true;
+                value(0)
+            }
+            Op::Sigpending => self.pending(process, side),
+            Op::Sigmask => self.mask(side, first),
+            Op::Sigaction => self.set_action(mode, process, first.into(), second),
+            Op::FutexWake => value(0),
+            Op::FutexWait if self.can_load(process, first) => Err(Errno(EAGAIN)),
+            Op::FutexWait => Err(Errno(EFAULT)),
         }
     }
 
     /// Removes what nothing refers to any more, so that it makes no difference between states.
     fn collect(&mut self) {
-        let State { names, nodes, opens, pipes, tables, memory } = self;
+        let State { names, nodes, opens, pipes, tables, memory, .. } = self;
         opens.retain(|label| tables.iter().flatten().any(|held| *held == Some(label)));
         let is_target = |target| opens.things().any(|open| open.target == target);
         pipes.retain(|label| is_target(Target::PipeRead(label)) || is_target(Target::PipeWrite(label)));
@@ -532,6 +567,47 @@ impl State {
             }
         }
         value(0)
+    }
+
+    fn pending(&self, process: usize, side: usize) -> Values {
+        let sets = [self.signals[process].pending, self.threads[side].pending];
+        let bits =
+            (0..SIGNALS).filter(|signal| sets.iter().any(|set| set[*signal])).map(|signal| 1 << signal);
+        values(&[0, bits.sum()])
+    }
+
+    fn mask(&mut self, side: usize, how: u8) -> Values {
+        let thread = &mut self.threads[side];
+        let before = thread.blocks_urgent;
+        if how != ASK {
+            thread.blocks_urgent = how == BLOCK;
+        }
+        values(&[0, before.into()])
+    }
+
+    /// A signal that becomes ignored is not pending any more, though it is blocked.
+    fn set_action(&mut self, mode: Mode, process: usize, signal: usize, how: u8) -> Values {
+        let before = self.signals[process].ignored[signal];
+        if how != ASK {
+            self.signals[process].ignored[signal] = how == IGNORE;
+        }
+        if how == IGNORE {
+            self.signals[process].pending[signal] = false;
+            let threads =
+                self.threads.iter_mut().enumerate().filter(|(side, _)| mode.process(*side) == process);
+            threads.for_each(|(_, thread)| thread.pending[signal] = false);
+        }
+        values(&[0, before.into()])
+    }
+
+    /// Returns whether a signal is pending for a process.
+    pub fn is_pending(&self, process: usize) -> bool {
+        self.signals[process].pending.contains(&true)
+    }
+
+    /// Returns whether a signal is pending for the thread of a side.
+    pub fn is_pending_for_thread(&self, side: usize) -> bool {
+        self.threads[side].pending.contains(&true)
     }
 
     /// Returns the label of the file with a name, if there is one.

@@ -163,6 +163,23 @@ static void polled_masks(void)
     check("the mask is back", sigismember(&now, SIGUSR1));
 }
 
+/* A signal that becomes ignored is not pending any more, for the process or a thread. */
+static void ignored_while_pending(void)
+{
+    sigset_t set, old, now;
+    sigemptyset(&set), sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, &old);
+    raise(SIGHUP), kill(getpid(), SIGHUP);
+    sigpending(&now);
+    check("pending", sigismember(&now, SIGHUP));
+    signal(SIGHUP, SIG_IGN);
+    sigpending(&now);
+    check("pending no more", !sigismember(&now, SIGHUP));
+    signal(SIGHUP, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    check("not delivered", 1);
+}
+
 int main(void)
 {
     handle(SIGUSR1, catch, 0);
@@ -172,6 +189,7 @@ int main(void)
     signal(SIGTERM, SIG_IGN);
     check("ignored", raise(SIGTERM) == 0);
     check("cannot be handled", signal(SIGKILL, SIG_IGN) == SIG_ERR && errno == EINVAL);
+    ignored_while_pending();
     alternate_stack();
     repaired_fault();
     to_a_thread();

@@ -30,11 +30,11 @@ pub fn check_size(size: u64) -> Result<(), Errno> {
 pub fn rt_sigaction(call: &mut Call<'_>) -> Outcome {
     check_size(call.arg(3))?;
     let signal = checked(call.arg(0))?;
-    let signals = &call.task.process().signals;
+    let process = call.task.process();
     let old = match call.arg(1) {
-        0 => signals.action(signal),
+        0 => process.signals.action(signal),
         _ if UNSTOPPABLE & bit(signal) != 0 => return Err(Errno::EINVAL),
-        at => signals.set_action(signal, user::read(at)?),
+        at => process.set_action(signal, user::read(at)?),
     };
     if call.arg(2) != 0 {
         user::write(call.arg(2), &old)?;

@@ -79,7 +79,7 @@ fn handle(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin, actio
     let own = if action.flags & SA_NODEFER == 0 { bit(signal) } else { 0 };
     signals.set_mask(task, signals.mask() | action.mask | own);
     if action.flags & SA_RESETHAND != 0 {
-        task.process().signals.set_action(signal, Sigaction::default());
+        task.process().set_action(signal, Sigaction::default());
     }
     Fate::Lives
 }

@@ -53,21 +53,29 @@ impl ProcessSignals {
         self.actions.lock().get(signal)
     }
 
-    /// Sets the action for `signal` and returns the old one.
-    pub fn set_action(&self, signal: u32, action: Sigaction) -> Sigaction {
-        let old = self.actions.lock().replace(signal, action);
-        if self.ignores(signal) {
-            self.pending.discard(bit(signal));
-        }
-        old
-    }
-
     fn ignores(&self, signal: u32) -> bool {
         match self.action(signal).handler {
             SIG_IGN => true,
             SIG_DFL => IGNORED & bit(signal) != 0,
             _ => false,
         }
+    }
+}
+
+impl Process {
+    /// Sets the action for `signal` and returns the old one. If the signal is ignored from now on, it is not
+    /// pending any more, neither for the process nor for a thread.
+    pub fn set_action(&self, signal: u32, action: Sigaction) -> Sigaction {
+        let old = self.signals.actions.lock().replace(signal, action);
+        if self.signals.ignores(signal) {
+            self.discard_pending(bit(signal));
+        }
+        old
+    }
+
+    fn discard_pending(&self, signals: u64) {
+        self.signals.pending.discard(signals);
+        self.for_each_thread(|task| task.thread.signals.pending.discard(signals));
     }
 }
 
@@ -229,8 +237,7 @@ fn before_sending(process: &Arc<Process>, signal: u32) {
         sent if sent == bit(SIGCONT) => STOPPING,
         _ => return,
     };
-    process.signals.pending.discard(undone);
-    process.for_each_thread(|task| task.thread.signals.pending.discard(undone));
+    process.discard_pending(undone);
     if signal == SIGCONT {
         process.go_on();
     }

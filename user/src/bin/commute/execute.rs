@@ -2,10 +2,13 @@
 
 use std::arch::asm;
 use std::ffi::CString;
+use std::ptr;
 
 use commute::call::*;
 use libc::c_int;
 use programs::marker;
+
+use crate::sides::Board;
 
 /// The address of the first slot.
 const BASE: usize = 0x2000_0000_0000;
@@ -14,6 +17,13 @@ const BASE: usize = 0x2000_0000_0000;
 fn slot(number: u8) -> usize {
     BASE + SLOT_PAGES[number as usize] * PAGE
 }
+
+/// The signals that calls send.
+const SIGNALS_SENT: [c_int; SIGNALS] = [libc::SIGUSR1, libc::SIGUSR2];
+/// Bytes of a set of signals.
+const SET_BYTES: usize = 8;
+/// A value that no slot has: all their bytes are small.
+const NEVER: usize = 0xffff_ff00;
 
 /// A call with its arguments in place.
 enum Action {
@@ -28,15 +38,33 @@ pub struct Executor {
     buffer: Vec<u8>,
     stat: libc::stat,
     ends: [c_int; 2],
+    /// A set of signals that a call takes or writes.
+    set: u64,
+    /// The actions that `sigaction` takes and writes, in the form of the kernel.
+    new_action: [usize; 4],
+    old_action: [usize; 4],
+    board: &'static Board,
 }
 
 impl Executor {
-    /// Makes the memory.
-    pub fn new() -> Self {
+    /// Makes the memory, and says on the board which thread a side is. Blocks the signals that calls send.
+    pub fn new(board: &'static Board, side: usize) -> Self {
+        board.enter(side);
+        let mut blocked = SIGNALS_SENT.into_iter().fold(0, |set, signal| set | bit(signal));
+        change_mask(libc::SIG_BLOCK, &mut blocked);
         let names = NAMES.iter().map(|name| CString::new(*name).expect("no name has a zero")).collect();
         // SAFETY: all zero is a value of this structure.
         let stat = unsafe { std::mem::zeroed() };
-        Executor { names, buffer: vec![1; PAGE], stat, ends: [0; 2] }
+        Executor {
+            names,
+            buffer: vec![1; PAGE],
+            stat,
+            ends: [0; 2],
+            set: 0,
+            new_action: [0; 4],
+            old_action: [0; 4],
+            board,
+        }
     }
 
     /// Performs a call and returns its values: the result or the negative error number, and what it wrote.
@@ -58,6 +86,13 @@ impl Executor {
             }
             Op::Read | Op::Pread if result > 0 => values.push(self.buffer[0].into()),
             Op::Pipe if result == 0 => values.extend(self.ends.map(i64::from)),
+            Op::Sigpending if result == 0 => {
+                let is_pending = |signal: &c_int| self.set & bit(*signal) != 0;
+                let bits = SIGNALS_SENT.iter().map(is_pending).enumerate();
+                values.push(bits.map(|(place, is_set)| i64::from(is_set) << place).sum());
+            }
+            Op::Sigmask if result == 0 => values.push((self.set & bit(libc::SIGURG) != 0).into()),
+            Op::Sigaction if result == 0 => values.push((self.old_action[0] == libc::SIG_IGN).into()),
             _ => {}
         }
         values
@@ -95,7 +130,41 @@ impl Executor {
             Op::Mprotect => System(libc::SYS_mprotect, [slot(first), PAGE, protection(second == 1), 0, 0, 0]),
             Op::Load => Action::Load(slot(first)),
             Op::Store => Action::Store(slot(first), second),
+            Op::Kill => {
+                let (process, _) = self.board.thread(a);
+                System(libc::SYS_kill, [process, SIGNALS_SENT[b] as usize, 0, 0, 0, 0])
+            }
+            Op::Tgkill => {
+                let (process, thread) = self.board.thread(a);
+                System(libc::SYS_tgkill, [process, thread, SIGNALS_SENT[b] as usize, 0, 0, 0])
+            }
+            Op::Sigpending => {
+                System(libc::SYS_rt_sigpending, [&raw mut self.set as usize, SET_BYTES, 0, 0, 0, 0])
+            }
+            Op::Sigmask => System(libc::SYS_rt_sigprocmask, self.mask(first)),
+            Op::Sigaction => System(libc::SYS_rt_sigaction, self.sigaction(SIGNALS_SENT[a], second)),
+            Op::FutexWake => System(libc::SYS_futex, futex(first, libc::FUTEX_WAKE, 1)),
+            Op::FutexWait => System(libc::SYS_futex, futex(first, libc::FUTEX_WAIT, NEVER)),
         }
+    }
+
+    /// Returns the arguments of a call that asks for the mask, and may block or unblock SIGURG.
+    fn mask(&mut self, how: u8) -> [usize; 6] {
+        self.new_action[0] = bit(libc::SIGURG) as usize;
+        let set = &raw const self.new_action as usize;
+        let (how, set) = match how {
+            BLOCK => (libc::SIG_BLOCK, set),
+            UNBLOCK => (libc::SIG_UNBLOCK, set),
+            _ => (libc::SIG_BLOCK, 0),
+        };
+        [how as usize, set, &raw mut self.set as usize, SET_BYTES, 0, 0]
+    }
+
+    /// Returns the arguments of a call that asks for the disposition of a signal, and may set it.
+    fn sigaction(&mut self, signal: c_int, how: u8) -> [usize; 6] {
+        self.new_action = [if how == IGNORE { libc::SIG_IGN } else { libc::SIG_DFL }, 0, 0, 0];
+        let new = if how == ASK { 0 } else { &raw const self.new_action as usize };
+        [signal as usize, new, &raw mut self.old_action as usize, SET_BYTES, 0, 0]
     }
 
     fn filled(&mut self, value: u8) -> usize {
@@ -103,8 +172,12 @@ impl Executor {
         self.buffer.as_ptr() as usize
     }
 
-    /// Closes all descriptors of calls and unmaps all slots of this process.
+    /// Closes all descriptors of calls, unmaps all slots of this process, and takes its pending signals away.
     pub fn clean(&mut self) {
+        for (signal, how) in [(0, IGNORE), (0, DEFAULT), (1, IGNORE), (1, DEFAULT)] {
+            self.execute(Op::Sigaction.with(&[signal, how]), false);
+        }
+        self.execute(Op::Sigmask.with(&[UNBLOCK]), false);
         for fd in FIRST_FD..FIRST_FD + FDS as u8 {
             self.execute(Op::Close.with(&[fd]), false);
         }
@@ -118,6 +191,22 @@ impl Executor {
             self.execute(Op::Unlink.with(&[name]), false);
         }
     }
+}
+
+/// Returns the set of one signal, as the kernel has it.
+fn bit(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+fn change_mask(how: c_int, set: &mut u64) {
+    perform(&Action::System(
+        libc::SYS_rt_sigprocmask,
+        [how as usize, ptr::from_mut(set) as usize, 0, SET_BYTES, 0, 0],
+    ));
+}
+
+fn futex(place: u8, operation: c_int, value: usize) -> [usize; 6] {
+    [slot(place), (operation | libc::FUTEX_PRIVATE_FLAG) as usize, value, 0, 0, 0]
 }
 
 fn open_flags(how: u8) -> usize {

@@ -29,7 +29,6 @@ const REPEATS: u64 = 4;
 
 /// Both sides, of which the leader performs its own calls.
 struct Sides {
-    mode: Mode,
     leader: Executor,
     follower: &'static Board,
 }
@@ -65,9 +64,7 @@ impl Sides {
 
     fn clean(&mut self) {
         self.leader.clean();
-        if self.mode == Mode::Processes {
-            self.follower.clean();
-        }
+        self.follower.clean();
         self.leader.remove_names();
     }
 
@@ -111,7 +108,7 @@ fn run_all(mode: Mode, cases: &[Case], repeats: u64, cpus: [usize; 2]) -> String
         require(cores::pin(cpus[1]), "sched_setaffinity");
         board.follow();
     };
-    let mut sides = Sides { mode, leader: Executor::new(), follower: board };
+    let mut sides = Sides { leader: Executor::new(board, 0), follower: board };
     let mut run = || {
         let chosen = cases.iter().enumerate().filter(|(_, case)| case.mode == mode);
         let lines = chosen.map(|(number, case)| sides.repeat(number, case, repeats)).collect();

@@ -33,6 +33,8 @@ pub struct Board {
     request: AtomicU64,
     count: AtomicU64,
     values: [AtomicI64; VALUES],
+    /// By side, the numbers of its process and its thread, process first. 0 until it has said them.
+    threads: [AtomicU64; 2],
 }
 
 impl Board {
@@ -50,9 +52,26 @@ impl Board {
         Ok(unsafe { &*address.cast::<Board>() })
     }
 
+    /// Says which thread a side is: the calling one.
+    pub fn enter(&self, side: usize) {
+        // SAFETY: these calls have no conditions.
+        let (process, thread) = unsafe { (libc::getpid(), libc::gettid()) };
+        self.threads[side].store(u64::from(process as u32) << 32 | u64::from(thread as u32), Relaxed);
+    }
+
+    /// Returns the numbers of the process and the thread of a side. Waits until it has said them.
+    pub fn thread(&self, side: usize) -> (usize, usize) {
+        loop {
+            match self.threads[side].load(Relaxed) {
+                0 => spin_loop(),
+                both => return ((both >> 32) as usize, (both as u32) as usize),
+            }
+        }
+    }
+
     /// Performs requests until told to stop.
-    pub fn follow(&self) {
-        let mut executor = Executor::new();
+    pub fn follow(&'static self) {
+        let mut executor = Executor::new(self, 1);
         for number in 1.. {
             while self.asked.load(Acquire) != number {
                 spin_loop();
