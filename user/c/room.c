@@ -80,7 +80,7 @@ int main(int argc, char **argv)
         must(fill("/tmp/all", room - SLACK) >= room - SLACK, "as much room as before");
     }
     must(unlink("/tmp/all") == 0, "unlink");
-    /* Twice as much as there is, in files that replace one another. Nothing is done in between. */
+    /* Twice as much as there is, in files that replace one another. The machine sleeps in between. */
     for (long written = 0; written < 2 * room; written += SLACK / 2) {
         must(fill("/tmp/new", SLACK / 2) == SLACK / 2, "room for a file");
         must(rename("/tmp/new", "/tmp/old") == 0, "rename");

@@ -50,12 +50,12 @@ fn resolve(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultEr
     }
 }
 
-/// Handles an access to a file that has no such page and can have no more. Removed files may have pages that
-/// it can have.
+/// Handles an access to a page that a file does not have, or for which there was no room. Removed files may
+/// have the room. Tries again in any case, since other cores may have made room.
 #[cold]
 fn retry_without_removed(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
-    if fs::has_room() || !epoch::free_removed() {
-        return Err(FaultError::BeyondEnd);
+    if !fs::has_room() {
+        epoch::free_removed();
     }
     match task.space().fault(&pin(), address, access) {
         Err(FaultError::OutOfMemory) => reclaim_and_retry(task, address, access),

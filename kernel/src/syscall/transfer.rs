@@ -151,7 +151,7 @@ fn in_pieces(
     }
 }
 
-/// Frees removed files, once for each number of bytes that is `done`. Returns whether there may be room now.
+/// Frees removed files, unless it did so when as many bytes were done. Returns whether there may be room now.
 fn made_room(tried: &mut Option<usize>, done: usize) -> bool {
     tried.replace(done) != Some(done) && epoch::free_removed()
 }
