@@ -17,7 +17,8 @@ use crate::{check, failures, mutants, root};
 struct Suite {
     name: &'static str,
     /// Whether it runs beside the others. Guests leave cores idle while they boot and wait. Loom, Miri and
-    /// the fuzz drivers use them, have target folders of their own, and ask no clock.
+    /// the fuzz drivers use them, have target folders of their own, and ask no clock. The benchmarks are
+    /// guests too, but compile nothing that others compile, and count instructions of one CPU mostly.
     beside: bool,
     run: Run,
 }
@@ -36,7 +37,7 @@ impl Suite {
 }
 
 /// The quick ones first. The last three take hours: they run only where they are named, and with `--nightly`.
-const SUITES: [Suite; 11] = [
+const SUITES: [Suite; 12] = [
     Suite::new("check", check::all),
     Suite::new("unit", unit),
     Suite::new("native", native),
@@ -45,13 +46,14 @@ const SUITES: [Suite; 11] = [
     Suite::new("bochs", bochs),
     Suite::beside("loom", loom),
     Suite::beside("miri", miri),
+    Suite::beside("bench", bench),
     Suite::new("cpus", cpus),
     Suite::new("fuzz", fuzz),
     Suite::new("mutants", mutants),
 ];
 
 /// The number of suites that a run without words includes.
-const USUAL: usize = 8;
+const USUAL: usize = 9;
 
 /// The guest tests of `--quick`: a program of each kind, each way that a run can end, and a few for the
 /// memory.
@@ -168,9 +170,24 @@ fn native(names: &[&str], lane: &Lane) -> Result<Tally> {
     tests(lane, "native", command.args(names))
 }
 
-/// Runs tests that boot QEMU.
+/// The tests of `radixvm bench`, which boot hundreds of guests one after the other.
+const BENCHES: [&str; 2] = ["calls::", "figures::"];
+
+/// Runs tests that boot QEMU, except those of [`bench`].
 fn guest(names: &[&str], lane: &Lane) -> Result<Tally> {
-    tests(lane, "guest", guests(&format!("--test-threads={}", guests_at_once())).args(names))
+    let mut command = guests(&format!("--test-threads={}", guests_at_once()));
+    command.args(BENCHES.iter().flat_map(|name| ["--skip", name]));
+    tests(lane, "guest", command.args(names))
+}
+
+/// Runs the tests of `radixvm bench`: all, or those of the modules with one of these parts in their names.
+fn bench(names: &[&str], lane: &Lane) -> Result<Tally> {
+    let is_wanted = |module: &&&str| names.is_empty() || names.iter().any(|name| module.contains(name));
+    let modules: Vec<&str> = BENCHES.iter().filter(is_wanted).copied().collect();
+    match modules.is_empty() {
+        true => Ok(Tally::default()),
+        false => tests(lane, "bench", guests("--test-threads=1").args(modules)),
+    }
 }
 
 /// Returns the command for tests that boot guests, with these words for their runner.
