@@ -1,8 +1,10 @@
 //! Allocations that a program can cause. They fail with ENOMEM instead of ending the kernel.
 
+use alloc::alloc::{alloc, dealloc};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::alloc::Layout;
 use core::fmt;
 use core::hint::black_box;
 use core::mem::MaybeUninit;
@@ -25,18 +27,34 @@ struct ArcBlock<T> {
 /// first on this core's free list, and `Arc::new` takes it, because kernel code is neither preempted nor
 /// migrated and interrupt handlers do not allocate.
 pub fn arc<T>(value: T) -> Result<Arc<T>, Errno> {
-    let mut probe = empty::<ArcBlock<T>>(1)?;
-    black_box(&mut probe);
-    drop(probe);
+    let layout = Layout::new::<ArcBlock<T>>();
+    // SAFETY: the block has counts, so its size is not 0.
+    let probe = black_box(unsafe { alloc(layout) });
+    if probe.is_null() {
+        return Err(Errno::ENOMEM);
+    }
+    // SAFETY: allocated above with this layout.
+    unsafe { dealloc(probe, layout) };
     Ok(fault_injection::without_faults(|| Arc::new(value)))
 }
 
-/// Calls `Box::new`, or returns ENOMEM, in the same way as [`arc`].
+/// Calls `Box::new`, or returns ENOMEM.
 pub fn boxed<T>(value: T) -> Result<Box<T>, Errno> {
-    let mut probe = empty::<T>(1)?;
-    black_box(&mut probe);
-    drop(probe);
-    Ok(fault_injection::without_faults(|| Box::new(value)))
+    let layout = Layout::new::<T>();
+    if layout.size() == 0 {
+        // It allocates nothing.
+        return Ok(Box::new(value));
+    }
+    // SAFETY: the size is not 0.
+    let place = unsafe { alloc(layout) }.cast::<T>();
+    if place.is_null() {
+        return Err(Errno::ENOMEM);
+    }
+    // SAFETY: the block is ours alone, and was allocated as a `Box<T>` allocates it.
+    unsafe {
+        place.write(value);
+        Ok(Box::from_raw(place))
+    }
 }
 
 /// Returns an empty vector with room for `capacity` values.

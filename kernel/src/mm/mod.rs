@@ -10,6 +10,7 @@ mod buddy;
 #[allow(unsafe_code)]
 pub mod compressed;
 pub mod epoch;
+#[allow(unsafe_code)]
 pub mod fallible;
 pub mod fault_injection;
 #[allow(unsafe_code)]
