@@ -1,5 +1,6 @@
 //! Signal calls.
 
+use alloc::borrow::Cow;
 use alloc::sync::Arc;
 
 use abi::Errno;
@@ -159,10 +160,21 @@ pub fn kill(call: &mut Call<'_>) -> Outcome {
         }),
         group @ ..-1 => send_to_all(call, signal, |process| process.group() == group.unsigned_abs()),
         pid => {
-            let process = pid::process(pid as u32).ok_or(Errno::ESRCH)?;
-            send_to_process(&process, signal, origin(call, SI_USER));
+            send_to_process(&*process(call, pid as u32)?, signal, origin(call, SI_USER));
             Ok(0)
         }
+    }
+}
+
+/// Returns the process with this number. The caller's own is not looked up, and not counted.
+///
+/// # Errors
+/// ESRCH.
+fn process<'a>(call: &Call<'a>, number: u32) -> Result<Cow<'a, Arc<Process>>, Errno> {
+    let own = call.task.process();
+    match own.pid() == number {
+        true => Ok(Cow::Borrowed(own)),
+        false => pid::process(number).map(Cow::Owned).ok_or(Errno::ESRCH),
     }
 }
 
@@ -200,7 +212,7 @@ pub fn tgkill(call: &mut Call<'_>) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let signal = number(call.arg(2))?;
-    let process = pid::process(call.arg(0) as u32).ok_or(Errno::ESRCH)?;
+    let process = process(call, call.arg(0) as u32)?;
     send_to_thread(call, &process, call.arg(1) as u32, signal)
 }
 

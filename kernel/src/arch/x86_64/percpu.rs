@@ -6,6 +6,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use percore::{CoreId, MAX_CORES};
+use sync::CachePadded;
 
 use super::cpu::{msr, write_msr};
 use super::gdt::{Gdt, Tss};
@@ -20,9 +21,10 @@ pub struct Cpu {
     core: u64,
     /// The core's time stamp counter when the clocks began. Relaxed: only the core itself accesses it.
     tsc_at_boot: AtomicU64,
-    apic_id: AtomicU32,
     pub(super) tss: UnsafeCell<Tss>,
     pub(super) gdt: UnsafeCell<Gdt>,
+    /// Other cores read it to send an interrupt. The core itself writes the words above in each system call.
+    apic_id: CachePadded<AtomicU32>,
 }
 
 /// Offset of the scratch word for the user's stack pointer.
@@ -45,9 +47,9 @@ impl Cpu {
             kernel_rsp: AtomicU64::new(0),
             core: core as u64,
             tsc_at_boot: AtomicU64::new(0),
-            apic_id: AtomicU32::new(0),
             tss: UnsafeCell::new(Tss::new()),
             gdt: UnsafeCell::new(Gdt::new()),
+            apic_id: CachePadded::new(AtomicU32::new(0)),
         }
     }
 

@@ -6,7 +6,7 @@ use core::mem::replace;
 use abi::Errno;
 use abi::process::{CLONE_CLEAR_SIGHAND, CLONE_SIGHAND};
 use abi::signal::{NSIG, SIG_DFL, SIG_IGN, Sigaction};
-use sync::SpinLock;
+use sync::{CachePadded, SpinLock};
 
 use super::{Pending, ProcessSignals};
 use crate::mm::fallible;
@@ -61,7 +61,7 @@ impl ProcessSignals {
     }
 
     fn of(actions: Arc<Actions>) -> Self {
-        Self { actions: SpinLock::new(actions), pending: Pending::new() }
+        Self { actions: SpinLock::new(actions), pending: CachePadded::new(Pending::new()) }
     }
 
     /// Returns the actions of a child that is made with `flags`.

@@ -15,8 +15,8 @@ use alloc::sync::Arc;
 
 use abi::Errno;
 use abi::signal::*;
-use sync::SpinLock;
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use sync::{CachePadded, SpinLock};
 
 use super::{Ending, Process};
 use crate::sched::{Task, attention};
@@ -44,7 +44,7 @@ const STOPPING: u64 = bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
 pub struct ProcessSignals {
     /// The actions. Processes may share them (CLONE_SIGHAND).
     actions: SpinLock<Arc<Actions>>,
-    pending: Pending,
+    pending: CachePadded<Pending>,
 }
 
 impl ProcessSignals {
@@ -84,7 +84,8 @@ pub struct ThreadSignals {
     mask: AtomicU64,
     /// The signals that `rt_sigtimedwait` waits for.
     wanted: AtomicU64,
-    pending: Pending,
+    /// Padded, because other threads write it, and the thread itself reads its neighbours in each call.
+    pending: CachePadded<Pending>,
     /// The mask to restore when `rt_sigsuspend` or `ppoll` has delivered a signal.
     suspended: SpinLock<Option<u64>>,
     /// `sigaltstack`.
@@ -99,7 +100,7 @@ impl ThreadSignals {
         Self {
             mask: AtomicU64::new(mask),
             wanted: AtomicU64::new(0),
-            pending: Pending::new(),
+            pending: CachePadded::new(Pending::new()),
             suspended: SpinLock::new(None),
             stack: SpinLock::new(altstack::NONE),
             restartable: AtomicBool::new(false),
@@ -256,8 +257,13 @@ pub fn send_to_thread(process: &Arc<Process>, tid: u32, signal: u32, origin: Ori
     before_sending(process, signal);
     // Under the lock that replaces one thread by another: the new one takes over the signals of the old one.
     process.with_thread(tid, |task| {
-        if task.thread.signals.blocks(signal) || !process.signals.ignores(signal) {
-            task.thread.signals.pending.add(signal, origin);
+        let signals = &task.thread.signals;
+        if !signals.blocks(signal) && process.signals.ignores(signal) {
+            return;
+        }
+        // Added first, notified second: a thread that unblocks it meanwhile, or waits for it, sees it.
+        signals.pending.add(signal, origin);
+        if signals.wants(signal) || !signals.blocks(signal) {
             Task::notify(task, attention::SIGNAL);
         }
     })
