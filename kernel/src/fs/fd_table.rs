@@ -98,19 +98,19 @@ impl<'t> Writer<'t> {
     /// # Errors
     /// ENOMEM.
     fn grown(&mut self, fd: usize) -> Result<&'t Slot, Errno> {
-        if fd >= self.slots().len() {
+        if self.slots().get(fd).is_none() {
             let larger = Slots::new(fd + 1)?;
             self.slots().move_to(self.pin, &larger);
             self.small = self.table.slots.put(larger, false);
         }
-        self.slots().get(fd).ok_or(Errno::EBADF)
+        self.slots().begin(fd).ok_or(Errno::EBADF)
     }
 
     /// Replaces the slots by copies of those that satisfy `stays`, if they may be shared.
     fn unshare(&mut self, stays: impl Fn(&Slot) -> bool) {
         let Some(room) = self.room.take() else { return };
         if !self.slots().is_exclusive() {
-            room.copy_from(self.pin, self.slots().used(), stays);
+            room.copy_from(self.pin, self.slots(), stays);
             self.shared = self.table.slots.put(room, false);
         }
     }
@@ -152,15 +152,15 @@ impl FdTable {
     pub fn copy(&self) -> Result<Arc<Self>, Errno> {
         let pin = pin();
         let mut room = self.room.lock();
-        let used = self.slots(&pin).used();
-        let copy = Slots::new(used.len())?;
-        if used.iter().any(|slot| slot.look() == Found::Reserved) {
-            copy.copy_from(&pin, used, is_open);
+        let slots = self.slots(&pin);
+        let copy = Slots::new(slots.len())?;
+        if slots.iter().any(|slot| slot.look() == Found::Reserved) {
+            copy.copy_from(&pin, slots, is_open);
             drop(room);
             return Self::of(copy, None);
         }
         if room.is_none() {
-            *room = Some(Slots::new(used.len())?);
+            *room = Some(Slots::new(slots.len())?);
         }
         let shared = lending::get(&pin, &self.slots).map(Slots::shared);
         drop(room);

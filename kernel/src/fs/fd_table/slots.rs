@@ -2,10 +2,19 @@
 //! them.
 //!
 //! Threads read the slots without the table's lock (`rcu::Word`). The mark of a word is close-on-exec.
+//!
+//! Descriptors that follow one another lie in different cache lines, because threads use some while others
+//! open and close the next. The first sixteen of a small table share no line:
+//!
+//! ```text
+//!   line 0   [ 0 | 16 | 32 | ... | 112 ]
+//!   line 1   [ 1 | 17 | 33 | ... | 113 ]
+//!   ...
+//!   line 15  [ 15 | 31 | 47 | ... | 127 ]
+//! ```
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::Errno;
@@ -22,12 +31,21 @@ pub(super) type Slot = Word<StaticOrArc<OpenFile>>;
 /// A file whose descriptor is closed, and which threads may still be using.
 pub(super) type Closed = Removed<StaticOrArc<OpenFile>>;
 
-/// The fewest slots that are allocated: standard input, output and error, and a file.
-const FEWEST: usize = 4;
+/// The fewest cache lines that a table has.
+const FEWEST: usize = 16;
+/// Slots in a cache line.
+const IN_LINE: usize = 8;
+
+#[repr(align(64))]
+struct Line([Slot; IN_LINE]);
 
 /// The slots, by descriptor.
 pub(super) struct Slots {
-    words: Box<[Slot]>,
+    /// Their number is a power of two.
+    lines: Box<[Line]>,
+    /// No descriptor from this one on was ever used. Written with the lock of the only table that has them.
+    /// Relaxed: read with the lock of a table that has them.
+    end: AtomicUsize,
     /// The exact number of tables that have them. Their files are closed when the last one has left.
     tables: AtomicUsize,
 }
@@ -38,16 +56,39 @@ impl Slots {
     /// # Errors
     /// ENOMEM.
     pub fn new(len: usize) -> Result<Arc<Self>, Errno> {
-        let len = len.next_power_of_two().max(FEWEST);
-        let mut words = fallible::empty(len)?;
-        words.resize_with(len, Slot::new);
-        fallible::arc(Self { words: words.into_boxed_slice(), tables: AtomicUsize::new(1) })
+        let count = len.div_ceil(IN_LINE).next_power_of_two().max(FEWEST);
+        let mut lines = fallible::empty(count)?;
+        lines.resize_with(count, || Line([const { Slot::new() }; IN_LINE]));
+        let lines = lines.into_boxed_slice();
+        fallible::arc(Self { lines, end: AtomicUsize::new(0), tables: AtomicUsize::new(1) })
     }
 
-    /// Returns the slots up to the last one in use.
-    pub fn used(&self) -> &[Slot] {
-        let is_used = |slot: &Slot| slot.look() != Found::Free;
-        self.split_at(self.iter().rposition(is_used).map_or(0, |last| last + 1)).0
+    /// Returns the slot of `fd`, or `None` if the table is smaller.
+    #[inline(always)]
+    pub fn get(&self, fd: usize) -> Option<&Slot> {
+        let count = self.lines.len();
+        let line = self.lines.get(fd & count.wrapping_sub(1))?;
+        line.0.get(fd >> count.trailing_zeros())
+    }
+
+    /// Returns the slot of `fd`, which may be used from now on, or `None` if the table is smaller. Called
+    /// with the lock of the only table that has them.
+    pub fn begin(&self, fd: usize) -> Option<&Slot> {
+        let slot = self.get(fd)?;
+        if fd >= self.end.load(Ordering::Relaxed) {
+            self.end.store(fd + 1, Ordering::Relaxed);
+        }
+        Some(slot)
+    }
+
+    /// Returns the number of descriptors up to the last one that was ever used.
+    pub fn len(&self) -> usize {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// Returns the slots of these descriptors.
+    pub fn iter(&self) -> impl Iterator<Item = &Slot> {
+        (0..self.len()).filter_map(|fd| self.get(fd))
     }
 
     /// Returns whether one table has them alone. Called with the lock of a table that has them, so that no
@@ -72,11 +113,12 @@ impl Slots {
         }
     }
 
-    /// Copies the files of `slots` that satisfy `stays` into these slots, which are free and not published.
-    pub fn copy_from(&self, pin: &Pinned, slots: &[Slot], stays: impl Fn(&Slot) -> bool) {
-        for (from, to) in slots.iter().zip(self.iter()).filter(|(from, _)| stays(from)) {
+    /// Copies the files of `slots` that satisfy `stays` into these slots, which are free, not fewer, and not
+    /// published.
+    pub fn copy_from(&self, pin: &Pinned, slots: &Self, stays: impl Fn(&Slot) -> bool) {
+        for (fd, from) in slots.iter().enumerate().filter(|(_, from)| stays(from)) {
             if let Some(file) = lending::get(pin, from).and_then(Opened::new) {
-                let _nothing = fill(to, file, is_marked(from));
+                let _nothing = self.begin(fd).and_then(|to| fill(to, file, is_marked(from)));
             }
         }
     }
@@ -84,7 +126,8 @@ impl Slots {
     /// Moves all numbers to `larger`, whose slots are free and not published. The files stay in memory for
     /// threads that still read these slots, but `larger` keeps them open now.
     pub fn move_to(&self, pin: &Pinned, larger: &Self) {
-        for (from, to) in self.iter().zip(larger.iter()) {
+        for (fd, from) in self.iter().enumerate() {
+            let Some(to) = larger.begin(fd) else { continue };
             match from.look() {
                 Found::Free => {}
                 Found::Reserved => _ = to.reserve(),
@@ -93,14 +136,6 @@ impl Slots {
                 }
             }
         }
-    }
-}
-
-impl Deref for Slots {
-    type Target = [Slot];
-    #[inline(always)]
-    fn deref(&self) -> &[Slot] {
-        &self.words
     }
 }
 
