@@ -53,7 +53,8 @@ fn kernel_main(start_info: u64) -> ! {
     if options.compress {
         mm::compressed::init(arch::cores()); // needs: heap, the number of cores
     }
-    // needs: heap, the clock
+    sched::come_online(); // needs: epochs, the clock
+    // needs: heap, the clock, to be in the epochs
     if let Err(bad) = fs::init(arch::image_bytes(boot.image()), procfs::populate) {
         refuse(bad);
     }
@@ -69,7 +70,6 @@ fn kernel_main(start_info: u64) -> ! {
     if options.probe {
         end(Ended::Status(0));
     }
-    sched::come_online(); // needs: epochs
     if let Err(why) = process::start_first() {
         control::refused(why);
         arch::exit(0);

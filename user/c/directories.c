@@ -1,7 +1,8 @@
 /* Names: makes, links, renames and removes files and directories below /tmp, from the current directory, from
  * a directory's descriptor and through symbolic links, and checks the errors that Linux gives.
  *
- * directories: exits with 0 if everything was as it must be. */
+ * directories [MANY]: exits with 0 if everything was as it must be. With an argument it makes and removes
+ * that number of directories, one at a time. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -120,6 +122,37 @@ static void places(const char *top)
     close(fd);
 }
 
+/* Sets the directory's time to `second`, and returns whether `stat` reports it. */
+static int set_time(const char *path, time_t second)
+{
+    struct timespec times[2] = {{second, 0}, {second, 7}};
+    struct stat stat;
+    return utimensat(AT_FDCWD, path, times, 0) == 0 && lstat(path, &stat) == 0 && stat.st_mtim.tv_sec == second && stat.st_mtim.tv_nsec == 7;
+}
+
+static int changed_now(const char *path)
+{
+    struct stat stat;
+    time_t now = time(NULL);
+    return lstat(path, &stat) == 0 && stat.st_mtim.tv_sec >= now - 100 && stat.st_mtim.tv_sec <= now + 1;
+}
+
+/* Each change of a name sets the time of its directory, also if that lies in the future. */
+static void times(void)
+{
+    enum { PAST = 1000000000, FUTURE = 2000000000 };
+    check("a time", mkdir("t", 0777) == 0 && mkdir("u", 0777) == 0 && changed_now("t") && set_time("t", FUTURE));
+    check("of a new file", touch("t/a") && changed_now("t"));
+    check("the past", set_time("t", PAST) && set_time("t", FUTURE));
+    check("of a new directory", mkdir("t/b", 0777) == 0 && changed_now("t") && set_time("t", PAST));
+    check("of a new link", symlink("a", "t/c") == 0 && link("t/a", "t/d") == 0 && changed_now("t") && set_time("t", FUTURE));
+    check("of a rename", rename("t/a", "t/e") == 0 && changed_now("t") && set_time("t", PAST) && set_time("u", FUTURE));
+    check("of both directories", rename("t/e", "u/e") == 0 && changed_now("t") && changed_now("u") && set_time("t", FUTURE));
+    check("of a file that stays", set_time("u/e", PAST) && set_time("u", PAST) && fails(mkdir("u/e", 0777), EEXIST) && !changed_now("u"));
+    check("of what goes", unlink("t/c") == 0 && changed_now("t") && set_time("t", PAST) && rmdir("t/b") == 0 && changed_now("t"));
+    check("all goes", unlink("t/d") == 0 && unlink("u/e") == 0 && rmdir("t") == 0 && rmdir("u") == 0);
+}
+
 static void lengths(void)
 {
     char path[5000];
@@ -136,7 +169,18 @@ static void lengths(void)
     check("empty path", fails(open("", O_RDONLY), ENOENT));
 }
 
-int main(void)
+/* Removed directories are freed in time for the next ones. */
+static void many(int count)
+{
+    int done = 0;
+    while (done < count && mkdir("m", 0777) == 0 && rmdir("m") == 0)
+        done++;
+    if (done != count)
+        perror("mkdir or rmdir");
+    check("many", done == count);
+}
+
+int main(int argc, char **argv)
 {
     char top[] = "/tmp/radixvm-directories-XXXXXX";
     if (!mkdtemp(top) || chdir(top)) {
@@ -147,9 +191,12 @@ int main(void)
     renames();
     links();
     places(top);
+    times();
     lengths();
     long_links();
     removed(top);
+    if (argc > 1)
+        many(atoi(argv[1]));
     check("top", chdir("/") == 0 && rmdir(top) == 0);
     printf("directories: %s\n", failures ? "FAILED" : "done");
     return failures != 0;

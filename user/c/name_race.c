@@ -1,7 +1,8 @@
 /* Threads look names up while others change the directory around them.
  *
  * name_race ROUNDS: exits with 0 if each name that stays was always found, also while it is replaced or its
- * neighbours come and go, and if a name that moves to another directory was at one of its two places. */
+ * neighbours come and go, if a name that moves to another directory was at one of its two places, and if a
+ * directory that moves always had a path. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,6 +18,8 @@ enum { MANY = 300, READERS = 2 };
 static atomic_bool done;
 /* The number of moves that have begun. */
 static atomic_long moves;
+/* A directory that moves. */
+static int moving;
 
 /* Ends the program with the name of the first thing that went wrong. */
 static void must(const char *part, int good)
@@ -54,6 +57,15 @@ static void look_for_the_moved(void)
     must("a moved name is at one place", atomic_load(&moves) != move || (!twice && !lost));
 }
 
+/* The directory moves from `moving` to `inner/moved` and back. */
+static void ask_for_its_path(void)
+{
+    char link[32], path[64] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", moving);
+    must(link, readlink(link, path, sizeof path - 1) > 0);
+    must(path, strcmp(path, "/tmp/name_race/moving") == 0 || strcmp(path, "/tmp/name_race/inner/moved") == 0);
+}
+
 static void *reader(void *unused)
 {
     struct stat old, new;
@@ -63,6 +75,7 @@ static void *reader(void *unused)
         must("a name that is replaced", is("replaced"));
         must("a name that never is", !is("never"));
         look_for_the_moved();
+        ask_for_its_path();
         must("by a path", stat("inner/../stays", &old) == 0 && stat("./stays", &new) == 0 && old.st_ino == new.st_ino);
     }
     return NULL;
@@ -94,6 +107,7 @@ int main(int argc, char **argv)
     make("stays");
     make("replaced");
     make("here");
+    must("a directory", mkdir("moving", 0755) == 0 && (moving = open("moving", O_RDONLY | O_DIRECTORY)) >= 0);
     for (int i = 0; i <= READERS; i++)
         must("pthread_create", pthread_create(&threads[i], NULL, i ? reader : crowd, NULL) == 0);
     for (long round = 0; round < rounds; round++) {
@@ -101,10 +115,12 @@ int main(int argc, char **argv)
         must("replace", rename("new", "replaced") == 0 && !is("new"));
         long move = atomic_fetch_add(&moves, 1) + 1;
         must("move", rename(move % 2 ? "here" : "inner/there", move % 2 ? "inner/there" : "here") == 0);
+        must("move a directory", rename("moving", "inner/moved") == 0 && rename("inner/moved", "moving") == 0);
     }
     atomic_store(&done, 1);
     for (int i = 0; i <= READERS; i++)
         pthread_join(threads[i], NULL);
+    must("the directory", rmdir("moving") == 0 && close(moving) == 0);
     must("the rest", unlink("stays") == 0 && unlink("replaced") == 0 && unlink(rounds % 2 ? "inner/there" : "here") == 0);
     must("it is empty", rmdir("inner") == 0 && chdir("/") == 0 && rmdir("/tmp/name_race") == 0);
     printf("name_race: done\n");

@@ -70,6 +70,14 @@ fn dead_pages_of_files_are_free_soon() {
     assert!(run.status == 0 && run.text().lines().count() == 4, "{run:?}");
 }
 
+/// Directories that are made and removed are freed in time, although they are counted by Refcache and have
+/// far more memory together than the machine.
+#[test]
+fn removed_directories_are_free_in_time() {
+    let run = run(&["-m", "64M", "-c", "2"], &[&compiled("directories", Compiler::Static), "100000"]);
+    assert!(run.status == 0 && run.text().contains("directories: done"), "{run:?}");
+}
+
 /// Processes and threads without end fill the machine. Calls fail, SIGKILL to all processes ends them at
 /// once, and their memory can be used again. Instructions are counted, so the limit does not depend on the
 /// load of this machine.

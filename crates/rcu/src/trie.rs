@@ -5,7 +5,7 @@
 //! and no other value has it, so a listing can go on after a key.
 //!
 //! ```text
-//!   root ──▶ [ 0 | 1 | 2 | ... | f ]        a cache line for each slot, made with the first value
+//!   root ──▶ [ 0 | 1 | 2 | ... | f ]        a cache line for each slot and its lock
 //!              │       │
 //!              ▼       ▼
 //!            leaf    fork [ 0 | 1 | ... | f ]       by the next digit of the key
@@ -24,8 +24,9 @@
 //! with the same digits. That is a fork or two usually, and `LEVELS` at most, however many values there are.
 //!
 //! Invariants:
-//! 1. One writer at a time, by the trie's lock. Each change of a slot is one store, which publishes something
-//!    complete.
+//! 1. One writer at a time below a slot of the root, by its lock. Each change of a slot is one store, which
+//!    publishes something complete. A writer with two hashes takes two locks, the lower slot's first, and a
+//!    listing takes all in this order.
 //! 2. A value that stays is found by every search: its leaf stays in its slot, or moves into a fork that
 //!    leads to it when the slot's store publishes the fork. It never moves up. A replaced value's slot goes
 //!    from one leaf to the other.
@@ -34,15 +35,15 @@
 //! 4. Leaves and forks that were taken out are retired in the one domain of all readers. So what a search
 //!    finds lives until the reader's core is quiescent.
 //! 5. A value that moves from one hash to another, or to another trie, is found at one of the two places, as
-//!    if both changed in one step. A writer stores the new place first and makes the changes inside
-//!    [`Change::begin_move`], and a search that begins meanwhile waits. So a search that finds one of the
-//!    stores of a move is followed only by searches that find all of them. A search that began before the
-//!    move may find it done or not, as if it had ended at its beginning.
+//!    if both changed in one step. A writer calls [`Change::begin_move`] for the old hash, stores the new
+//!    place, and then the old one. A search that begins meanwhile waits if its hash has the same first digit
+//!    as the old one. So after a search that finds the new place, none finds the old one. A search that began
+//!    before the move may find the old place later, as if it had ended at its beginning.
 //!
 //! Orderings: slots are stored with Release and loaded with Acquire, so that what they lead to is complete.
-//! They also order `moving`: it is set before the first slot is stored, so a reader that has found this
-//! store finds it set, or finds a later value. Clearing it is a Release, and pairs with the Acquire by which
-//! a search begins, so that the search finds all stores of the move.
+//! They also order `moving`: it is set before the new place is stored, so a reader that has found this store
+//! finds it set, or finds a later value. Clearing it is a Release, and pairs with the Acquire by which a
+//! search begins, so that the search finds all stores of the move.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -51,8 +52,8 @@ use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
 use percore::Pinned;
-use sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use sync::{FreezeLock, Look, SpinGuard};
+use sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use sync::{SpinGuard, SpinLock};
 
 use crate::Domain;
 use crate::owned::{OutOfMemory, Owned};
@@ -192,19 +193,38 @@ fn digit(key: u64, shift: u32) -> usize {
     (key >> shift) as usize % FAN
 }
 
-/// The part that readers load and moves write.
-struct Top<V> {
-    /// The first of [`FAN`] lines, or null as long as there was no value.
-    root: AtomicPtr<Line<Slot<V>>>,
-    /// Set while values move.
+/// A slot of the root. Of all searches and changes, only those of hashes that begin with its digit access its
+/// cache line.
+struct RootSlot<V> {
+    slot: Slot<V>,
+    /// Held by the writer of such hashes.
+    lock: SpinLock<()>,
+    /// Set while a value moves from such a hash, or to it.
     moving: AtomicBool,
+    /// The stamp of the last change of such hashes, or 0: see [`Change::stamp`].
+    stamp: AtomicU64,
+}
+
+impl<V> RootSlot<V> {
+    fn new() -> Self {
+        Self {
+            slot: Slot::new(),
+            lock: SpinLock::new(()),
+            moving: AtomicBool::new(false),
+            stamp: AtomicU64::new(0),
+        }
+    }
 }
 
 /// Values by hash. See the module.
 pub struct Trie<V> {
-    top: Line<Top<V>>,
-    writers: Line<FreezeLock<()>>,
-    _owns: PhantomData<V>,
+    root: Box<[Line<RootSlot<V>>; FAN]>,
+    /// Set with all locks held, never reset.
+    frozen: AtomicBool,
+    /// The stamp if no slot has one. It is set with all locks held.
+    stamp: AtomicU64,
+    /// Odd while all stamps are set, and then higher.
+    settings: AtomicU64,
 }
 
 // SAFETY: it owns its values.
@@ -213,97 +233,145 @@ unsafe impl<V: Send> Send for Trie<V> {}
 unsafe impl<V: Send + Sync> Sync for Trie<V> {}
 
 impl<V> Trie<V> {
-    sync::const_unless_loom! {
-        /// Makes a trie without values. It allocates nothing.
-        pub fn new() -> Self {
-            let top = Top { root: AtomicPtr::new(ptr::null_mut()), moving: AtomicBool::new(false) };
-            Self { top: Line(top), writers: Line(FreezeLock::new(())), _owns: PhantomData }
-        }
+    /// Makes a trie without values.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn try_new() -> Result<Self, OutOfMemory> {
+        let mut root = Vec::new();
+        root.try_reserve_exact(FAN).map_err(|_| OutOfMemory)?;
+        root.extend((0..FAN).map(|_| Line(RootSlot::new())));
+        let root = root.into_boxed_slice().try_into().map_err(|_| OutOfMemory)?;
+        let (stamp, settings) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Self { root, frozen: AtomicBool::new(false), stamp, settings })
     }
 
     /// Makes it immutable.
     pub fn freeze(&self) {
-        self.writers.0.freeze();
+        let _all = self.lock_all();
+        // Release: pairs with the Acquire in `look`, which then finds the last change.
+        self.frozen.store(true, Ordering::Release);
     }
 
     /// Keeps writers out, unless it is immutable anyway.
     pub fn look(&self) -> Values<'_, V> {
-        Values { trie: self, _still: self.writers.0.look() }
+        // Acquire: see `freeze`.
+        let _locks = (!self.frozen.load(Ordering::Acquire)).then(|| self.lock_all());
+        Values { trie: self, _locks }
     }
 
+    fn lock_all(&self) -> [SpinGuard<'_, ()>; FAN] {
+        self.root.each_ref().map(|line| line.0.lock.lock())
+    }
+
+    /// Returns the slot of the root that leads to values with `hash`.
     #[inline(always)]
-    fn root(&self) -> Option<&[Line<Slot<V>>; FAN]> {
-        // Acquire: pairs with the Release in `make_root`. The lines are empty or more.
-        let root = NonNull::new(self.top.0.root.load(Ordering::Acquire))?;
-        // SAFETY: the lines stay as long as the trie.
-        Some(unsafe { root.cast::<[Line<Slot<V>>; FAN]>().as_ref() })
+    fn root_slot(&self, hash: u64) -> &RootSlot<V> {
+        &self.root[digit(hash, FIRST)].0
     }
 
-    /// Returns the slot and the leaf of the value with `hash` for which `is` returns true.
-    ///
-    /// # Safety
-    /// The caller keeps what it finds: by the lock, or as a reader.
-    #[inline(always)]
-    unsafe fn search(&self, hash: u64, is: &impl Fn(&V) -> bool) -> Option<(&Slot<V>, NonNull<Leaf<V>>)> {
-        let matches = |slot| match Slot::load(slot) {
-            // SAFETY: the caller's promise.
-            Seen::Leaf(leaf) if unsafe { leaf.as_ref() }.is(hash, is) => Some((slot, leaf)),
-            _ => None,
-        };
-        let mut shift = FIRST;
-        let mut slot = &self.root()?[digit(hash, shift)].0;
-        loop {
-            match slot.load() {
-                Seen::Nothing => return None,
-                // SAFETY: the caller's promise.
-                Seen::Leaf(leaf) => return unsafe { leaf.as_ref() }.is(hash, is).then_some((slot, leaf)),
-                Seen::Fork(fork) => {
-                    // SAFETY: the caller's promise.
-                    let slots = &unsafe { fork.as_ref() }.0;
-                    shift -= DIGIT;
-                    if shift == 0 {
-                        return slots.iter().find_map(matches);
-                    }
-                    slot = &slots[digit(hash, shift)];
-                }
-            }
-        }
-    }
-
-    /// Returns the value with `hash` for which `is` returns true. It waits for values that move.
+    /// Returns the value with `hash` for which `is` returns true. It waits for moves that began for a hash
+    /// with the same first digit.
     ///
     /// # Safety
     /// The caller's core takes part in the domain in which the trie's writers retire, and is not quiescent as
     /// long as the result is used.
     #[inline]
     pub unsafe fn find<'a>(&'a self, _pin: &'a Pinned, hash: u64, is: impl Fn(&V) -> bool) -> Option<&'a V> {
+        let root = self.root_slot(hash);
         // Acquire: see the module.
-        while self.top.0.moving.load(Ordering::Acquire) {
+        while root.moving.load(Ordering::Acquire) {
             percore::relax();
         }
         // SAFETY: the caller's promise, by invariant 4.
-        unsafe { self.search(hash, &is).map(|(_, leaf)| &(*leaf.as_ptr()).value) }
+        unsafe { search(&root.slot, hash, &is).map(|(_, leaf)| &(*leaf.as_ptr()).value) }
     }
 
-    /// Returns whether there is no value. The caller keeps writers out.
-    fn is_empty(&self) -> bool {
-        self.root().is_none_or(|lines| lines.iter().all(|line| line.0.is_free()))
+    /// Returns the highest stamp of the changes since [`set_stamp`](Self::set_stamp), or else what that set.
+    pub fn stamp(&self) -> u64 {
+        loop {
+            // Acquire: pairs with the last Release in `set_stamp`.
+            let before = self.settings.load(Ordering::Acquire);
+            // Acquire: a core that finds a store of `set_stamp` finds that it has begun.
+            let highest = self.root.iter().map(|line| line.0.stamp.load(Ordering::Acquire)).max();
+            let stamp = highest.filter(|&stamp| stamp != 0);
+            let stamp = stamp.unwrap_or_else(|| self.stamp.load(Ordering::Acquire));
+            // Relaxed: the loads above come first.
+            if before.is_multiple_of(2) && self.settings.load(Ordering::Relaxed) == before {
+                return stamp;
+            }
+            percore::relax();
+        }
+    }
+
+    /// Sets the stamp, whatever changes have left. It is higher or lower than theirs.
+    pub fn set_stamp(&self, stamp: u64) {
+        let _all = self.lock_all();
+        // Relaxed: the stores below publish it.
+        let settings = self.settings.load(Ordering::Relaxed);
+        self.settings.store(settings + 1, Ordering::Relaxed);
+        // Release: see `stamp`.
+        self.stamp.store(stamp, Ordering::Release);
+        self.root.iter().for_each(|line| line.0.stamp.store(0, Ordering::Release));
+        self.settings.store(settings + 2, Ordering::Release);
+    }
+}
+
+/// Returns the slot and the leaf of the value with `hash` for which `is` returns true, from a slot of the
+/// root on.
+///
+/// # Safety
+/// The caller keeps what it finds: by the lock, or as a reader.
+#[inline(always)]
+unsafe fn search<'a, V>(
+    mut slot: &'a Slot<V>,
+    hash: u64,
+    is: &impl Fn(&V) -> bool,
+) -> Option<(&'a Slot<V>, NonNull<Leaf<V>>)> {
+    let matches = |slot| match Slot::load(slot) {
+        // SAFETY: the caller's promise.
+        Seen::Leaf(leaf) if unsafe { leaf.as_ref() }.is(hash, is) => Some((slot, leaf)),
+        _ => None,
+    };
+    let mut shift = FIRST;
+    loop {
+        match slot.load() {
+            Seen::Nothing => return None,
+            // SAFETY: the caller's promise.
+            Seen::Leaf(leaf) => return unsafe { leaf.as_ref() }.is(hash, is).then_some((slot, leaf)),
+            Seen::Fork(fork) => {
+                // SAFETY: the caller's promise.
+                let slots = &unsafe { fork.as_ref() }.0;
+                shift -= DIGIT;
+                if shift == 0 {
+                    return slots.iter().find_map(matches);
+                }
+                slot = &slots[digit(hash, shift)];
+            }
+        }
     }
 }
 
 impl<V: Send + Sync + 'static> Trie<V> {
-    /// Locks it for a change, or returns `None` if it is immutable.
+    /// Locks the values whose hashes begin with the same digit as one of these for a change. Returns `None`
+    /// if the trie is immutable. A change of one value names its hash twice.
     ///
     /// # Safety
     /// All writers and readers of this trie name the same domain, in which the caller's core takes part.
-    pub unsafe fn change<'a>(&'a self, domain: &'a Domain, pin: &'a Pinned) -> Option<Change<'a, V>> {
-        Some(Change { _lock: self.writers.0.change()?, trie: self, domain, pin })
-    }
-}
-
-impl<V> Default for Trie<V> {
-    fn default() -> Self {
-        Self::new()
+    pub unsafe fn change<'a>(
+        &'a self,
+        domain: &'a Domain,
+        pin: &'a Pinned,
+        hashes: [u64; 2],
+    ) -> Option<Change<'a, V>> {
+        let mut digits = hashes.map(|hash| digit(hash, FIRST));
+        digits.sort_unstable();
+        let lock = |digit: usize| self.root[digit].0.lock.lock();
+        let _first = lock(digits[0]);
+        let _second = (digits[0] != digits[1]).then(|| lock(digits[1]));
+        // Relaxed: it is set with the locks held.
+        let is_frozen = self.frozen.load(Ordering::Relaxed);
+        (!is_frozen).then_some(Change { trie: self, domain, pin, digits, _first, _second })
     }
 }
 
@@ -316,13 +384,8 @@ impl<V> fmt::Debug for Trie<V> {
 impl<V> Drop for Trie<V> {
     /// Drops the values at once. No core searches it any more.
     fn drop(&mut self) {
-        let root = self.top.0.root.load(Ordering::Acquire);
-        if !root.is_null() {
-            // SAFETY: made by `make_root`, and the trie is the caller's alone.
-            let lines = unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(root, FAN)) };
-            // SAFETY: as above.
-            lines.iter().for_each(|line| unsafe { free(&line.0) });
-        }
+        // SAFETY: the trie is the caller's alone.
+        self.root.iter().for_each(|line| unsafe { free(&line.0.slot) });
     }
 }
 
@@ -347,26 +410,20 @@ unsafe fn free<V>(slot: &Slot<V>) {
 /// The values of a trie that does not change.
 pub struct Values<'a, V> {
     trie: &'a Trie<V>,
-    _still: Look<'a, ()>,
+    _locks: Option<[SpinGuard<'a, ()>; FAN]>,
 }
 
 impl<V> Values<'_, V> {
     /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.trie.is_empty()
-    }
-
-    /// Returns the value with `hash` for which `is` returns true.
-    pub fn get(&self, hash: u64, is: impl Fn(&V) -> bool) -> Option<&V> {
-        // SAFETY: no writer takes a leaf or a fork out while this lives.
-        unsafe { self.trie.search(hash, &is).map(|(_, leaf)| &(*leaf.as_ptr()).value) }
+        self.trie.root.iter().all(|line| line.0.slot.is_free())
     }
 
     /// Passes the values with keys above `key` and their keys to `show`, the lowest key first, until that
     /// returns false.
     pub fn after(&self, key: u64, show: &mut dyn FnMut(u64, &V) -> bool) {
-        for (at, line) in self.trie.root().into_iter().flatten().enumerate() {
-            if !walk(&line.0, (at as u64) << FIRST, FIRST, key, show) {
+        for (at, line) in self.trie.root.iter().enumerate() {
+            if !walk(&line.0.slot, (at as u64) << FIRST, FIRST, key, show) {
                 return;
             }
         }
@@ -401,16 +458,19 @@ fn walk<V>(slot: &Slot<V>, first: u64, shift: u32, key: u64, show: &mut dyn FnMu
     }
 }
 
-/// A trie that is locked for a change.
+/// A trie, of which the values with one or two first digits are locked for a change. Its methods panic if a
+/// hash begins with another digit.
 pub struct Change<'a, V> {
     trie: &'a Trie<V>,
     domain: &'a Domain,
     pin: &'a Pinned,
-    _lock: SpinGuard<'a, ()>,
+    digits: [usize; 2],
+    _first: SpinGuard<'a, ()>,
+    _second: Option<SpinGuard<'a, ()>>,
 }
 
-/// Values move as long as this lives.
-#[must_use = "values move while this lives"]
+/// A value moves as long as this lives.
+#[must_use = "a value moves while this lives"]
 #[derive(Debug)]
 pub struct Moving<'a>(&'a AtomicBool);
 
@@ -422,24 +482,38 @@ impl Drop for Moving<'_> {
 }
 
 impl<'a, V: Send + Sync + 'static> Change<'a, V> {
-    /// Makes searches that begin from now on wait until the result is dropped. The caller drops it before
-    /// this, and looks at nothing meanwhile that takes long.
-    pub fn begin_move(&self) -> Moving<'a> {
-        let moving = &self.trie.top.0.moving;
+    /// Returns the slot of the root that leads to values with `hash`.
+    ///
+    /// # Panics
+    /// Panics unless it is locked.
+    fn locked(&self, hash: u64) -> &'a RootSlot<V> {
+        let digit = digit(hash, FIRST);
+        assert!(self.digits.contains(&digit), "the change is not for this hash: {hash:#x}");
+        &self.trie.root[digit].0
+    }
+
+    /// Makes searches that begin from now on wait until the result is dropped, if their hash begins with the
+    /// same digit as `hash`. That is the old hash of a value that moves. If the writer changes more than its
+    /// two places in this step, it calls this for the new hash too. It drops the result before this, and
+    /// looks at nothing meanwhile that takes long.
+    pub fn begin_move(&self, hash: u64) -> Moving<'a> {
+        let moving = &self.locked(hash).moving;
         // Relaxed: the stores of slots order it, see the module.
         moving.store(true, Ordering::Relaxed);
         Moving(moving)
     }
 
-    /// Returns whether there is no value.
-    pub fn is_empty(&self) -> bool {
-        self.trie.is_empty()
+    /// Leaves a stamp of this change, such as its time, which is not 0. [`Trie::stamp`] returns the highest,
+    /// so changes of different hashes write no common line.
+    pub fn stamp(&self, stamp: u64) {
+        // Relaxed: it orders nothing, and the lock keeps `set_stamp` out.
+        self.trie.root[self.digits[0]].0.stamp.store(stamp, Ordering::Relaxed);
     }
 
     /// Returns the value with `hash` for which `is` returns true.
     pub fn get(&self, hash: u64, is: impl Fn(&V) -> bool) -> Option<&V> {
         // SAFETY: the lock keeps all leaves and forks.
-        unsafe { self.trie.search(hash, &is).map(|(_, leaf)| &(*leaf.as_ptr()).value) }
+        unsafe { search(&self.locked(hash).slot, hash, &is).map(|(_, leaf)| &(*leaf.as_ptr()).value) }
     }
 
     /// Adds a value. Others with its hash stay.
@@ -450,7 +524,7 @@ impl<'a, V: Send + Sync + 'static> Change<'a, V> {
         let mut leaf = spare.0;
         let hash = leaf.key;
         let mut shift = FIRST;
-        let mut slot = &self.make_root()?[digit(hash, shift)].0;
+        let mut slot = &self.locked(hash).slot;
         loop {
             match slot.load() {
                 Seen::Nothing => break slot.store(Seen::Leaf(leaf.into_raw())),
@@ -475,7 +549,8 @@ impl<'a, V: Send + Sync + 'static> Change<'a, V> {
     /// no such value.
     pub fn replace(&mut self, mut spare: Spare<V>, is: impl Fn(&V) -> bool) -> Option<Spare<V>> {
         // SAFETY: the lock keeps all leaves and forks.
-        let Some((slot, old)) = (unsafe { self.trie.search(spare.0.key, &is) }) else { return Some(spare) };
+        let found = unsafe { search(&self.locked(spare.0.key).slot, spare.0.key, &is) };
+        let Some((slot, old)) = found else { return Some(spare) };
         // SAFETY: as above.
         spare.0.key = unsafe { old.as_ref() }.key;
         slot.store(Seen::Leaf(spare.0.into_raw()));
@@ -487,8 +562,7 @@ impl<'a, V: Send + Sync + 'static> Change<'a, V> {
     /// Removes the value with `hash` for which `is` returns true, if there is one, and returns whether. It is
     /// dropped after a grace period.
     pub fn remove(&mut self, hash: u64, is: impl Fn(&V) -> bool) -> bool {
-        let lines = self.trie.root();
-        lines.is_some_and(|lines| self.remove_below(&lines[digit(hash, FIRST)].0, FIRST, hash, &is))
+        self.remove_below(&self.locked(hash).slot, FIRST, hash, &is)
     }
 
     /// Removes the value below `slot`, which the digit at `shift` chose, and the forks that become empty.
@@ -521,19 +595,6 @@ impl<'a, V: Send + Sync + 'static> Change<'a, V> {
                 found
             }
         }
-    }
-
-    fn make_root(&self) -> Result<&'a [Line<Slot<V>>; FAN], NotInserted> {
-        if let Some(root) = self.trie.root() {
-            return Ok(root);
-        }
-        let mut lines: Vec<Line<Slot<V>>> = Vec::new();
-        lines.try_reserve_exact(FAN).map_err(|_| NotInserted::NoMemory)?;
-        lines.extend((0..FAN).map(|_| Line(Slot::new())));
-        let lines = Box::into_raw(lines.into_boxed_slice()).cast::<Line<Slot<V>>>();
-        // Release: pairs with the Acquire in `root`.
-        self.trie.top.0.root.store(lines, Ordering::Release);
-        self.trie.root().ok_or(NotInserted::NoMemory)
     }
 }
 

@@ -35,7 +35,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let domain = Domain::new(Config { cores: CORES, batch: 64, bound: 1000 });
-        Self { domain, trie: Trie::new(), live: Arc::default() }
+        Self { domain, trie: Trie::try_new().unwrap(), live: Arc::default() }
     }
 
     fn spare(&self, hash: u64, name: u64, version: u64) -> Spare<Value> {
@@ -43,9 +43,19 @@ impl World {
         Spare::new(hash, Value { name, version, live: Arc::clone(&self.live) }).unwrap()
     }
 
-    fn change<'a>(&'a self, pin: &'a Pinned) -> rcu::Change<'a, Value> {
+    fn change<'a>(&'a self, pin: &'a Pinned, hash: u64) -> rcu::Change<'a, Value> {
         // SAFETY: the world has one domain, and its threads are online.
-        unsafe { self.trie.change(&self.domain, pin) }.unwrap()
+        unsafe { self.trie.change(&self.domain, pin, [hash, hash]) }.unwrap()
+    }
+
+    /// Moves a value from one hash to the other.
+    fn moves(&self, pin: &Pinned, name: u64, [from, to]: [u64; 2], version: u64) {
+        // SAFETY: as above.
+        let mut change = unsafe { self.trie.change(&self.domain, pin, [from, to]) }.unwrap();
+        let moving = change.begin_move(from);
+        change.insert(self.spare(to, name, version)).unwrap();
+        assert!(change.remove(from, |value| value.name == name));
+        drop(moving);
     }
 
     /// Returns the version of a name.
@@ -108,7 +118,7 @@ fn changes_are_those_of_a_map() {
         for round in 0..ROUNDS {
             let name = dice(round) % 64;
             let (hash, is) = (hash(name), |value: &Value| value.name == name);
-            let mut change = world.change(pin);
+            let mut change = world.change(pin, hash);
             match dice(round) >> 32 & 3 {
                 0 => assert_eq!(change.remove(hash, is), model.remove(&name).is_some()),
                 1 => {
@@ -122,8 +132,8 @@ fn changes_are_those_of_a_map() {
                 }
                 _ => assert!(model.contains_key(&name)),
             }
-            assert_eq!(change.is_empty(), model.is_empty());
             drop(change);
+            assert_eq!(world.trie.look().is_empty(), model.is_empty());
             assert_eq!(world.find(pin, hash, name), model.get(&name).copied());
             let listed = world.listed(0);
             assert!(listed.is_sorted_by(|one, next| one.0 < next.0), "positions are unique and rise");
@@ -144,7 +154,9 @@ fn changes_are_those_of_a_map() {
 fn a_position_stays_valid() {
     alone(|world, pin| {
         let add = |names: std::ops::Range<u64>| {
-            names.for_each(|name| world.change(pin).insert(world.spare(hash(name), name, 0)).unwrap())
+            names.for_each(|name| {
+                world.change(pin, hash(name)).insert(world.spare(hash(name), name, 0)).unwrap()
+            })
         };
         add(0..20);
         let before = world.listed(0);
@@ -159,7 +171,7 @@ fn a_position_stays_valid() {
 #[test]
 fn sixteen_values_may_have_one_hash() {
     alone(|world, pin| {
-        let mut change = world.change(pin);
+        let mut change = world.change(pin, 1 << 20);
         (0..16).for_each(|name| change.insert(world.spare(1 << 20, name, 0)).unwrap());
         assert_eq!(change.insert(world.spare(1 << 20, 16, 0)), Err(NotInserted::Full));
         assert!(change.remove(1 << 20, |value| value.name == 7));
@@ -171,10 +183,10 @@ fn sixteen_values_may_have_one_hash() {
 #[test]
 fn a_frozen_trie_takes_no_change() {
     alone(|world, pin| {
-        world.change(pin).insert(world.spare(1, 1, 1)).unwrap();
+        world.change(pin, 1).insert(world.spare(1, 1, 1)).unwrap();
         world.trie.freeze();
         // SAFETY: as in `World::change`.
-        assert!(unsafe { world.trie.change(&world.domain, pin) }.is_none());
+        assert!(unsafe { world.trie.change(&world.domain, pin, [1, 1]) }.is_none());
         assert_eq!(world.find(pin, 1, 1), Some(1));
     });
 }
@@ -207,31 +219,133 @@ fn readers_never_miss_a_name_that_stays() {
     let _core = threads::enter_any(CORES);
     let pin = percore::pin();
     world.domain.online(&pin);
-    (0..STAY).for_each(|name| world.change(&pin).insert(world.spare(hash(name), name, 0)).unwrap());
-    world.change(&pin).insert(world.spare(places[0], MOVED, 0)).unwrap();
+    (0..STAY)
+        .for_each(|name| world.change(&pin, hash(name)).insert(world.spare(hash(name), name, 0)).unwrap());
+    world.change(&pin, places[0]).insert(world.spare(places[0], MOVED, 0)).unwrap();
     std::thread::scope(|scope| {
         (0..READERS).for_each(|_| _ = scope.spawn(reader));
         for round in 0..ROUNDS {
             let name = STAY + dice(round) % 64;
             let is = |value: &Value| value.name == name;
-            let mut change = world.change(&pin);
+            let mut change = world.change(&pin, hash(name));
             if !change.remove(hash(name), is) {
                 // Sixteen names with one hash are enough.
                 let _full = change.insert(world.spare(hash(name), name, round));
             }
-            let stays = round % STAY;
-            let unused = change.replace(world.spare(hash(stays), stays, round), |value| value.name == stays);
-            assert!(unused.is_none());
-            let (from, to) = (places[round as usize % 2], places[(round as usize + 1) % 2]);
-            let moving = change.begin_move();
-            change.insert(world.spare(to, MOVED, round)).unwrap();
-            assert!(change.remove(from, |value| value.name == MOVED));
-            drop(moving);
             drop(change);
+            let stays = round % STAY;
+            let new = world.spare(hash(stays), stays, round);
+            let unused = world.change(&pin, hash(stays)).replace(new, |value| value.name == stays);
+            assert!(unused.is_none());
+            let there_and_back = [0, 1].map(|step| places[(round as usize + step) % 2]);
+            world.moves(&pin, MOVED, there_and_back, round);
             world.domain.quiesce(&pin);
         }
         done.store(true, Ordering::Relaxed);
     });
     assert_eq!(world.settled(&pin), world.listed(0).len());
+    world.domain.offline(&pin);
+}
+
+/// Writers of many names at once, some of which share a digit, and listings beside them. Nothing is lost, and
+/// a listing shows each name that stays.
+#[test]
+fn writers_of_different_names_take_turns_where_they_must() {
+    const NAMES: u64 = 16;
+    let world = World::new();
+    let rounds = ROUNDS / 8;
+    let writer = |first: u64| {
+        let _core = threads::enter_any(CORES);
+        let pin = percore::pin();
+        world.domain.online(&pin);
+        for round in 0..rounds {
+            let name = first + dice(round ^ first) % NAMES;
+            let (at, is) = (hash(name), |value: &Value| value.name == name);
+            let mut change = world.change(&pin, at);
+            if change.get(at, is).is_none() {
+                change.insert(world.spare(at, name, round)).unwrap();
+            } else if !dice(round).is_multiple_of(3) {
+                assert!(change.remove(at, is));
+            } else {
+                drop(change);
+                let to = hash(name + 1000);
+                world.moves(&pin, name, [at, to], round);
+                world.moves(&pin, name, [to, at], round);
+            }
+            world.domain.quiesce(&pin);
+        }
+        for name in first..first + NAMES {
+            world.change(&pin, hash(name)).remove(hash(name), |value| value.name == name);
+        }
+        world.domain.offline(&pin);
+    };
+    let _core = threads::enter_any(CORES);
+    let pin = percore::pin();
+    world.domain.online(&pin);
+    let stays = u64::MAX / 2;
+    world.change(&pin, hash(stays)).insert(world.spare(hash(stays), stays, 0)).unwrap();
+    std::thread::scope(|scope| {
+        (0..READERS as u64).for_each(|writer_number| _ = scope.spawn(move || writer(writer_number * NAMES)));
+        for _ in 0..rounds {
+            let listed = world.listed(0);
+            assert!(listed.is_sorted_by(|one, next| one.0 < next.0));
+            assert_eq!(listed.iter().filter(|(_, name)| *name == stays).count(), 1);
+            world.domain.quiesce(&pin);
+        }
+        world.domain.offline(&pin);
+    });
+    world.domain.online(&pin);
+    assert_eq!(world.settled(&pin), 1);
+    world.domain.offline(&pin);
+}
+
+#[test]
+#[should_panic(expected = "the change is not for this hash")]
+fn a_change_is_for_its_hash() {
+    alone(|world, pin| {
+        let _unused = world.change(pin, 0).remove(1 << 56, |_| true);
+    });
+}
+
+#[test]
+fn the_latest_stamp_is_told() {
+    let change = |world: &World, pin: &Pinned, digit: u64, stamp| world.change(pin, digit << 56).stamp(stamp);
+    alone(|world, pin| {
+        world.trie.set_stamp(3);
+        assert_eq!(world.trie.stamp(), 3);
+        change(world, pin, 1, 7);
+        change(world, pin, 2, 5);
+        assert_eq!(world.trie.stamp(), 7);
+        world.trie.set_stamp(9);
+        assert_eq!(world.trie.stamp(), 9);
+        change(world, pin, 2, 6);
+        assert_eq!(world.trie.stamp(), 6, "a change after a stamp from the future");
+    });
+}
+
+/// Stamps rise, by changes and by setting. A core that asks meanwhile never gets an earlier one.
+#[test]
+fn a_stamp_is_set_in_one_step() {
+    let (world, done) = (World::new(), AtomicBool::new(false));
+    let _core = threads::enter_any(CORES);
+    let pin = percore::pin();
+    world.domain.online(&pin);
+    let ask = || {
+        let mut last = 0;
+        while !done.load(Ordering::Relaxed) {
+            let stamp = world.trie.stamp();
+            assert!(stamp >= last, "{stamp} after {last}");
+            last = stamp;
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(ask);
+        for round in 0..ROUNDS {
+            world.change(&pin, 9 << 56).stamp(4 * round + 2);
+            world.change(&pin, 2 << 56).stamp(4 * round + 3);
+            world.trie.set_stamp(4 * round + 4);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
     world.domain.offline(&pin);
 }

@@ -16,12 +16,11 @@ use abi::file::{POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFIFO};
 use sync::{CachePadded, SpinLock};
 
 use super::content::{Content, WriteAt};
-use super::node::{Node, Volume};
+use super::node::{Node, NodeRef, Volume};
 use super::readiness;
 use crate::arch::uart::Port;
 use crate::bytes::{after, after_mut, copy_prefix, prefix};
 use crate::control;
-use crate::mm::static_or_arc::StaticOrArc;
 use crate::sched::{WaitQueue, attention};
 
 static STDOUT: OutputLock = OutputLock::new();
@@ -155,7 +154,7 @@ fn with_input<R>(f: impl FnOnce(&mut Input) -> R) -> R {
 }
 
 /// Returns the nodes of descriptors 0, 1 and 2.
-pub fn nodes() -> Result<[StaticOrArc<Node>; 3], Errno> {
+pub fn nodes() -> Result<[NodeRef; 3], Errno> {
     Ok([
         Node::file(Volume::System, 0o400, Stdin)?,
         Node::file(Volume::System, 0o200, Output(Port::Stdout, &STDOUT))?,

@@ -5,13 +5,12 @@ use abi::Errno;
 use super::device::Device;
 use super::fail_alloc::FailAlloc;
 use super::folder;
-use super::node::{Node, Volume};
+use super::node::{Node, NodeRef, Volume};
 use super::tree;
-use crate::mm::static_or_arc::StaticOrArc;
 use crate::options;
 
 /// Adds the directory to `root`.
-pub fn populate(root: &StaticOrArc<Node>) -> Result<(), Errno> {
+pub fn populate(root: &NodeRef) -> Result<(), Errno> {
     let dev = &folder::directory(root, b"dev")?;
     let files: [(&[u8], Device); 5] = [
         (b"null", Device::Null),
@@ -21,10 +20,10 @@ pub fn populate(root: &StaticOrArc<Node>) -> Result<(), Errno> {
         (b"urandom", Device::Random),
     ];
     for (name, device) in files {
-        tree::attach(dev, name, &Node::file(Volume::System, 0o666, device)?)?;
+        tree::attach(dev, name, &Node::file(Volume::System, 0o666, device)?.into_static()?)?;
     }
     if options::get().fail_alloc {
-        tree::attach(dev, b"fail-alloc", &Node::file(Volume::System, 0o600, FailAlloc)?)?;
+        tree::attach(dev, b"fail-alloc", &Node::file(Volume::System, 0o600, FailAlloc)?.into_static()?)?;
     }
     let links: [(&[u8], &[u8]); 4] = [
         (b"fd", b"/proc/self/fd"),
@@ -32,7 +31,7 @@ pub fn populate(root: &StaticOrArc<Node>) -> Result<(), Errno> {
         (b"stdout", b"/proc/self/fd/1"),
         (b"stderr", b"/proc/self/fd/2"),
     ];
-    links
-        .into_iter()
-        .try_for_each(|(name, target)| tree::attach(dev, name, &Node::link(Volume::System, target)?))
+    links.into_iter().try_for_each(|(name, target)| {
+        tree::attach(dev, name, &Node::link(Volume::System, target)?.into_static()?)
+    })
 }

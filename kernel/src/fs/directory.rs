@@ -1,8 +1,8 @@
 //! The names in a directory.
 //!
 //! They are in a trie by a hash of the name (`rcu::Trie`), which look-ups only read. A look-up of a name,
-//! there or not, takes no lock and writes nothing. Changes and listings take the directory's lock, unless
-//! boot made the directory.
+//! there or not, takes no lock and writes nothing. A change takes the lock of names with similar hashes, one
+//! of sixteen, and leaves its time beside that. A listing takes all locks, unless boot made the directory.
 //!
 //! A name's key in the trie is also the position from which `getdents64` goes on. So a position stays valid
 //! however many names come and go.
@@ -11,11 +11,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use abi::Errno;
-use percore::Pinned;
+use percore::{Pinned, pin};
 use rcu::{Moving, NotInserted, Spare, Trie};
 
-use super::node::Node;
-use crate::mm::static_or_arc::StaticOrArc;
+use super::node::NodeRef;
+use crate::arch;
 use crate::mm::{fallible, lending};
 
 /// The lowest hash whose positions are above those of `.` and `..`.
@@ -26,20 +26,19 @@ pub struct Entry {
     /// The name.
     pub name: Box<[u8]>,
     /// The node that has this name.
-    pub node: StaticOrArc<Node>,
+    pub node: NodeRef,
 }
 
 /// Makes an entry that is in no directory yet.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn spare(name: &[u8], node: StaticOrArc<Node>) -> Result<Spare<Entry>, Errno> {
+pub fn spare(name: &[u8], node: NodeRef) -> Result<Spare<Entry>, Errno> {
     let entry = Entry { name: fallible::copied(name)?.into_boxed_slice(), node };
     Spare::new(hash_of(name), entry).map_err(|_| Errno::ENOMEM)
 }
 
 /// The names of one directory.
-#[derive(Default)]
 pub struct Entries(Trie<Entry>);
 
 /// Returns the FNV-1a hash, mixed because the trie begins with the highest of its 60 bits. It is not 0.
@@ -55,9 +54,14 @@ fn is(name: &[u8]) -> impl Fn(&Entry) -> bool {
 }
 
 impl Entries {
-    /// Creates a directory without names.
-    pub const fn new() -> Self {
-        Self(Trie::new())
+    /// Creates a directory without names, which was changed last at this time.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn new(changed_ns: u64) -> Result<Self, Errno> {
+        let names = Trie::try_new().map_err(|_| Errno::ENOMEM)?;
+        names.set_stamp(changed_ns);
+        Ok(Self(names))
     }
 
     /// Makes the names immutable: listings then take no lock either.
@@ -65,19 +69,50 @@ impl Entries {
         self.0.freeze();
     }
 
-    /// Returns the node called `name`. The caller uses it only until the core sleeps or is quiescent. If
-    /// names move to another place meanwhile, it waits until they have moved.
+    /// Returns the node called `name`. The caller uses it only until the core sleeps or is quiescent. If the
+    /// name moves meanwhile, or one with a similar hash, it waits until that has moved.
     #[inline]
-    pub fn peek<'a>(&'a self, pin: &'a Pinned, name: &[u8]) -> Option<&'a StaticOrArc<Node>> {
+    pub fn peek<'a>(&'a self, pin: &'a Pinned, name: &[u8]) -> Option<&'a NodeRef> {
         lending::find(pin, &self.0, hash_of(name), is(name)).map(|entry| &entry.node)
     }
 
-    /// Locks the names for a change.
+    /// Locks the name for a change.
     ///
     /// # Errors
-    /// EROFS if they are immutable.
-    pub fn change<'a>(&'a self, pin: &'a Pinned) -> Result<Change<'a>, Errno> {
-        lending::change(pin, &self.0).map(Change).ok_or(Errno::EROFS)
+    /// EROFS if the names are immutable.
+    pub fn change<'a>(&'a self, pin: &'a Pinned, name: &[u8]) -> Result<Change<'a>, Errno> {
+        self.change_two(pin, [name, name])
+    }
+
+    /// Locks two names, which may be the same, for a change.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn change_two<'a>(&'a self, pin: &'a Pinned, names: [&[u8]; 2]) -> Result<Change<'a>, Errno> {
+        lending::change(pin, &self.0, names.map(hash_of)).map(Change).ok_or(Errno::EROFS)
+    }
+
+    /// Calls `retire` with all names locked, if there is none.
+    ///
+    /// # Errors
+    /// ENOTEMPTY.
+    pub fn retire(&self, retire: impl FnOnce()) -> Result<(), Errno> {
+        let names = self.0.look();
+        if !names.is_empty() {
+            return Err(Errno::ENOTEMPTY);
+        }
+        retire();
+        Ok(())
+    }
+
+    /// Returns the time of the directory's last change.
+    pub fn changed_ns(&self) -> u64 {
+        self.0.stamp()
+    }
+
+    /// Sets the time of the directory's last change.
+    pub fn set_changed(&self, ns: u64) {
+        self.0.set_stamp(ns);
     }
 
     /// Passes the names after position `key` and their positions to `show`, until that returns false. No name
@@ -86,17 +121,15 @@ impl Entries {
         self.0.look().after(key, show);
     }
 
-    /// Returns the name of `node`. It looks among the names with the hash that the node has noted, or among
-    /// all if it has noted none.
+    /// Returns the name of `node`. It looks among the names with this hash, or among all if that is 0.
     ///
     /// # Errors
     /// ENOENT if it has none here, ENOMEM.
-    pub fn name_of(&self, node: &StaticOrArc<Node>) -> Result<Vec<u8>, Errno> {
-        let hash = node.name_hash();
+    pub fn name_of(&self, node: &NodeRef, hash: u64) -> Result<Vec<u8>, Errno> {
         if hash != 0 {
-            let names = self.0.look();
-            let entry = names.get(hash, |entry| entry.node.is(node)).ok_or(Errno::ENOENT)?;
-            return fallible::copied(&entry.name);
+            let pin = pin();
+            let entry = lending::find(&pin, &self.0, hash, |entry| entry.node.is(node));
+            return fallible::copied(&entry.ok_or(Errno::ENOENT)?.name);
         }
         let mut found = Err(Errno::ENOENT);
         self.after(0, &mut |_, entry| {
@@ -110,12 +143,12 @@ impl Entries {
     }
 }
 
-/// The names of a directory, locked for a change.
+/// One or two names of a directory, locked for a change.
 pub struct Change<'a>(rcu::Change<'a, Entry>);
 
 impl<'a> Change<'a> {
     /// Returns the node called `name`.
-    pub fn get(&self, name: &[u8]) -> Option<&StaticOrArc<Node>> {
+    pub fn get(&self, name: &[u8]) -> Option<&NodeRef> {
         self.0.get(hash_of(name), is(name)).map(|entry| &entry.node)
     }
 
@@ -123,7 +156,7 @@ impl<'a> Change<'a> {
     ///
     /// # Errors
     /// EEXIST if it is there already, ENOMEM, and ENOSPC if too many names have its hash.
-    pub fn insert(&mut self, name: &[u8], node: StaticOrArc<Node>) -> Result<(), Errno> {
+    pub fn insert(&mut self, name: &[u8], node: NodeRef) -> Result<(), Errno> {
         if self.get(name).is_some() {
             return Err(Errno::EEXIST);
         }
@@ -143,14 +176,14 @@ impl<'a> Change<'a> {
         self.0.remove(hash_of(name), is(name));
     }
 
-    /// Returns whether there is no name.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Sets the time of the directory's last change to now.
+    pub fn touch(&self) {
+        self.0.stamp(arch::wall_ns());
     }
 
-    /// Makes look-ups wait until the result is dropped, which the caller does before it drops this. It gives
-    /// names their new places before it takes the old ones away.
-    pub fn begin_move(&self) -> Moving<'a> {
-        self.0.begin_move()
+    /// Makes look-ups of `name` wait until the result is dropped, which the caller does before it drops this.
+    /// It gives a name its new place before it takes the old one away.
+    pub fn begin_move(&self, name: &[u8]) -> Moving<'a> {
+        self.0.begin_move(hash_of(name))
     }
 }

@@ -6,12 +6,11 @@ use core::fmt::{self, Write};
 use abi::Errno;
 
 use super::content::Content;
-use super::node::{Body, Listed, Node, Volume};
+use super::node::{Body, Listed, Node, NodeRef, Volume};
 use super::open_file::Snapshot;
 use super::tree;
 use crate::bytes::prefix;
 use crate::mm::fallible::{Text, boxed};
-use crate::mm::static_or_arc::StaticOrArc;
 
 /// Takes an entry, and returns false to stop the listing.
 pub type Show<'a> = dyn FnMut(Listed<'_>) -> bool + 'a;
@@ -22,13 +21,13 @@ pub trait Folder: Send + Sync {
     ///
     /// # Errors
     /// ENOENT if there is none.
-    fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno>;
+    fn lookup(&self, name: &[u8]) -> Result<NodeRef, Errno>;
 
     /// Passes the names after `position` to `show`. The position is not below that of `..`.
     fn list(&self, position: u64, show: &mut Show<'_>);
 
     /// Returns the directory that contains it.
-    fn parent(&self) -> Option<StaticOrArc<Node>>;
+    fn parent(&self) -> Option<NodeRef>;
 }
 
 /// Generates the contents of a file when it is opened.
@@ -38,25 +37,23 @@ pub type Maker = dyn Fn() -> Result<Box<dyn Content>, Errno> + Send + Sync;
 pub const DOTS: u64 = 2;
 
 /// Creates a directory with the names of `folder`.
-pub fn node(folder: impl Folder + 'static) -> Result<StaticOrArc<Node>, Errno> {
+pub fn node(folder: impl Folder + 'static) -> Result<NodeRef, Errno> {
     let folder = boxed(folder)?;
-    Node::new(Volume::System, 0o555, Body::Folder(folder))
+    Node::with_body(Volume::System, 0o555, Body::Folder(folder))
 }
 
 /// Creates the directory `name` in `parent`, which is never removed.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn directory(parent: &StaticOrArc<Node>, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
+pub fn directory(parent: &NodeRef, name: &[u8]) -> Result<NodeRef, Errno> {
     let made = Node::directory(Volume::System, 0o755)?.into_static()?;
     tree::attach(parent, name, &made)?;
     Ok(made)
 }
 
 /// Creates a file whose text `write` generates when it is opened.
-pub fn text(
-    write: impl Fn(&mut Text) -> fmt::Result + Send + Sync + 'static,
-) -> Result<StaticOrArc<Node>, Errno> {
+pub fn text(write: impl Fn(&mut Text) -> fmt::Result + Send + Sync + 'static) -> Result<NodeRef, Errno> {
     generated(move || {
         let mut text = Text::default();
         write(&mut text).map_err(|_| Errno::ENOMEM)?;
@@ -67,13 +64,13 @@ pub fn text(
 /// Creates a file whose contents `make` generates when it is opened.
 pub fn generated(
     make: impl Fn() -> Result<Box<dyn Content>, Errno> + Send + Sync + 'static,
-) -> Result<StaticOrArc<Node>, Errno> {
-    Node::new(Volume::System, 0o444, Body::Generated(boxed(make)?))
+) -> Result<NodeRef, Errno> {
+    Node::with_body(Volume::System, 0o444, Body::Generated(boxed(make)?))
 }
 
 /// Opens `node`, whose contents `make` generates.
-pub fn opened(node: &Node, make: &Maker) -> Result<StaticOrArc<Node>, Errno> {
-    Node::new(Volume::System, node.permissions(), Body::File(make()?))
+pub fn opened(node: &Node, make: &Maker) -> Result<NodeRef, Errno> {
+    Node::with_body(Volume::System, node.permissions(), Body::File(make()?))
 }
 
 /// Shows `names`, each with its `S_IF*`, at the positions after `..`. Returns false if the listing is to

@@ -11,19 +11,16 @@ use abi::Errno;
 use percore::{Pinned, pin};
 use rcu::Word;
 
-use super::node::Node;
+use super::node::NodeRef;
 use super::path::{self, Found};
-use crate::mm::refcache_arc::RefcacheArc;
-use crate::mm::static_or_arc::StaticOrArc;
 use crate::mm::{fallible, lending};
 
-/// A directory that a process is in. Refcache counts it, because forks on different cores inherit it. The
-/// `Arc` has one holder: the word.
-type Place = Arc<RefcacheArc<StaticOrArc<Node>>>;
+/// A directory that a process is in. The `Arc` has one holder: the word.
+type Place = Arc<NodeRef>;
 
 /// The context. Threads share it, and so do processes after `clone` with CLONE_FS.
 pub struct FsContext {
-    root: RefcacheArc<StaticOrArc<Node>>,
+    root: NodeRef,
     /// Never free.
     directory: Word<Place>,
     /// Relaxed: it orders nothing.
@@ -33,7 +30,7 @@ pub struct FsContext {
 impl FsContext {
     /// Returns the context of the first process, in the root directory.
     pub fn new() -> Result<Arc<Self>, Errno> {
-        let root = RefcacheArc::new(super::root())?;
+        let root = super::root();
         Self::with(root.clone(), root, 0o022)
     }
 
@@ -44,11 +41,7 @@ impl FsContext {
         Self::with(self.root.clone(), directory, self.umask.load(Ordering::Relaxed))
     }
 
-    fn with(
-        root: RefcacheArc<StaticOrArc<Node>>,
-        directory: RefcacheArc<StaticOrArc<Node>>,
-        umask: u32,
-    ) -> Result<Arc<Self>, Errno> {
+    fn with(root: NodeRef, directory: NodeRef, umask: u32) -> Result<Arc<Self>, Errno> {
         let context = Self { root, directory: Word::new(), umask: AtomicU32::new(umask) };
         let _nothing = context.directory.put(fallible::arc(directory)?, false);
         fallible::arc(context)
@@ -56,12 +49,12 @@ impl FsContext {
 
     /// Returns the current directory. The caller uses it only until the core sleeps or is quiescent.
     #[inline]
-    pub fn peek_directory<'a>(&'a self, pin: &'a Pinned) -> &'a StaticOrArc<Node> {
+    pub fn peek_directory<'a>(&'a self, pin: &'a Pinned) -> &'a NodeRef {
         lending::peek(pin, &self.directory).unwrap_or(&self.root)
     }
 
     /// Returns the current directory, counted.
-    pub fn directory(&self) -> StaticOrArc<Node> {
+    pub fn directory(&self) -> NodeRef {
         self.peek_directory(&pin()).clone()
     }
 
@@ -69,11 +62,11 @@ impl FsContext {
     ///
     /// # Errors
     /// ENOTDIR, ENOMEM.
-    pub fn set_directory(&self, node: StaticOrArc<Node>) -> Result<(), Errno> {
+    pub fn set_directory(&self, node: NodeRef) -> Result<(), Errno> {
         if !node.is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        let place = fallible::arc(RefcacheArc::new(node)?)?;
+        let place = fallible::arc(node)?;
         self.directory.put(place, false).into_iter().for_each(|old| lending::discard(old, false));
         Ok(())
     }
@@ -82,7 +75,7 @@ impl FsContext {
     pub fn find<'a>(
         &'a self,
         pin: &'a Pinned,
-        start: &'a StaticOrArc<Node>,
+        start: &'a NodeRef,
         path: &[u8],
         follow: bool,
     ) -> Result<Found<'a>, Errno> {

@@ -10,12 +10,11 @@ use abi::file::{NAME_MAX, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use super::clean;
 use super::content::{Content, WriteAt};
 use super::memory_file::MemoryFile;
-use super::node::{Node, Volume};
+use super::node::{Node, NodeRef, Volume};
 use super::page_cache::PageCache;
 use super::tree;
 use crate::bytes::{copy_prefix, tail};
 use crate::mm::fallible;
-use crate::mm::static_or_arc::StaticOrArc;
 
 /// Prefix of the names that are for the kernel and not part of the tree.
 const PRIVATE: &[u8] = b".radixvm/";
@@ -93,7 +92,7 @@ pub fn private(archive: &'static [u8], path: &[u8]) -> Option<&'static [u8]> {
 
 /// Puts every file of the archive below `root`. Directories that the archive does not name are made. A
 /// directory that exists already stays. Devices are skipped, because the kernel has its own.
-pub fn unpack(archive: &'static [u8], root: &StaticOrArc<Node>) -> Result<(), BadImage> {
+pub fn unpack(archive: &'static [u8], root: &NodeRef) -> Result<(), BadImage> {
     for entry in cpio::entries(archive) {
         let entry = entry.map_err(BadImage::Archive)?;
         let name = trimmed(entry.name);
@@ -113,12 +112,7 @@ fn trimmed(mut name: &[u8]) -> &[u8] {
     if name == b"." { b"" } else { name }
 }
 
-fn add(
-    archive: &'static [u8],
-    root: &StaticOrArc<Node>,
-    entry: &Entry<'static>,
-    name: &[u8],
-) -> Result<(), Errno> {
+fn add(archive: &'static [u8], root: &NodeRef, entry: &Entry<'static>, name: &[u8]) -> Result<(), Errno> {
     let mut directory = root.clone();
     let mut parts = name.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).peekable();
     while let Some(part) = parts.next() {
@@ -136,7 +130,7 @@ fn add(
 }
 
 /// Returns the directory called `name` in `directory`, which is made if there is none.
-fn enter(directory: &StaticOrArc<Node>, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
+fn enter(directory: &NodeRef, name: &[u8]) -> Result<NodeRef, Errno> {
     match directory.lookup(name) {
         Ok(found) if found.is_directory() => Ok(found),
         Ok(_) => Err(Errno::ENOTDIR),
@@ -150,7 +144,7 @@ fn enter(directory: &StaticOrArc<Node>, name: &[u8]) -> Result<StaticOrArc<Node>
 
 fn add_leaf(
     archive: &'static [u8],
-    directory: &StaticOrArc<Node>,
+    directory: &NodeRef,
     name: &[u8],
     entry: &Entry<'static>,
 ) -> Result<(), Errno> {
@@ -165,7 +159,7 @@ fn add_leaf(
 }
 
 /// Makes the node static unless it is in a writable volume, from which it may be removed.
-fn into_static_if_fixed(node: StaticOrArc<Node>) -> Result<StaticOrArc<Node>, Errno> {
+fn into_static_if_fixed(node: NodeRef) -> Result<NodeRef, Errno> {
     match node.volume() {
         Volume::Memory => Ok(node),
         _ => node.into_static(),

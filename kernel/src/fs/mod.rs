@@ -62,12 +62,11 @@ pub use image::BadImage;
 pub use mapped::Source;
 pub use open_file::{InUse, OpenFile, Opened};
 
-use crate::mm::static_or_arc::StaticOrArc;
-use node::{Node, Volume};
+use node::{Node, NodeRef, Volume};
 
 /// The tree and the archive, set at boot.
 struct Files {
-    root: StaticOrArc<Node>,
+    root: NodeRef,
     archive: &'static [u8],
 }
 
@@ -77,10 +76,10 @@ static FILES: SetOnce<Files> = SetOnce::new();
 /// heap and the clock must work.
 pub fn init(
     archive: &'static [u8],
-    populate: impl FnOnce(&StaticOrArc<Node>) -> Result<(), BadImage>,
+    populate: impl FnOnce(&NodeRef) -> Result<(), BadImage>,
 ) -> Result<(), BadImage> {
     let root = Node::directory(Volume::Image, 0o755)?.into_static()?;
-    root.set_parent(root.downgrade(), b"/");
+    root.set_parent(&root, b"/");
     dev::populate(&root)?;
     populate(&root)?;
     tree::attach(&root, b"tmp", &Node::directory(Volume::Memory, 0o1777)?.into_static()?)?;
@@ -95,7 +94,7 @@ pub fn init(
 ///
 /// # Panics
 /// Before [`init`].
-pub fn root() -> StaticOrArc<Node> {
+pub fn root() -> NodeRef {
     FILES.get().expect("fs::init was called").root.clone()
 }
 

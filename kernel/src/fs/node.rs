@@ -1,8 +1,10 @@
 //! A file, directory or link, independent of its names.
 
 mod names;
+mod reference;
 
 pub use names::Listed;
+pub use reference::{NodeRef, NodeWeak};
 
 use alloc::boxed::Box;
 use core::mem::offset_of;
@@ -21,7 +23,8 @@ use super::open_file::OpenFile;
 use super::page_cache::PAGE;
 use crate::arch;
 use crate::mm::fallible;
-use crate::mm::static_or_arc::{StaticOrArc, StaticOrWeak};
+use crate::mm::refcache_arc::RefcacheArc;
+use crate::mm::static_or_arc::StaticOrArc;
 
 /// The volume of a node. Its number is `st_dev`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +56,20 @@ pub enum Body {
 /// The names in a directory, and its parent.
 pub struct Directory {
     names: Entries,
-    /// The directory that contains it.
-    parent: FreezeLock<StaticOrWeak<Node>>,
-    /// The hash of its name there. Relaxed: a hint for the search, which compares nodes.
-    name_hash: AtomicU64,
+    /// The directory that contains it. Padded, because asking for it takes the lock, and look-ups read the
+    /// names.
+    parent: CachePadded<FreezeLock<Parent>>,
     /// A strong reference to the parent, once this directory was removed: `..` still leads there.
-    removed_from: SpinLock<Option<StaticOrArc<Node>>>,
+    removed_from: SpinLock<Option<NodeRef>>,
+}
+
+/// The directory that a directory is in.
+struct Parent {
+    directory: NodeWeak,
+    /// The hash of its name there, or 0 if it has none.
+    name_hash: u64,
+    /// How often both have changed.
+    changes: u64,
 }
 
 /// A file, directory or link.
@@ -96,53 +107,55 @@ fn new_ino() -> u64 {
 }
 
 impl Node {
-    /// Creates a node that has no name yet.
-    pub fn new(volume: Volume, permissions: u32, body: Body) -> Result<StaticOrArc<Self>, Errno> {
+    /// Creates a node that has no name yet, and is no directory with names.
+    pub fn with_body(volume: Volume, permissions: u32, body: Body) -> Result<NodeRef, Errno> {
         Self::numbered(new_ino(), volume, permissions, body)
     }
 
-    fn numbered(ino: u64, volume: Volume, permissions: u32, body: Body) -> Result<StaticOrArc<Self>, Errno> {
-        fallible::arc(Self {
-            status: Status {
-                changed_ns: AtomicU64::new(arch::wall_ns()),
-                links: AtomicU32::new(if matches!(body, Body::Directory(_)) { 2 } else { 1 }),
-            },
+    fn numbered(ino: u64, volume: Volume, permissions: u32, body: Body) -> Result<NodeRef, Errno> {
+        fallible::arc(Self::with(ino, volume, permissions, body, 1)).map(NodeRef::Arc)
+    }
+
+    /// Inlined, so that the node is not moved.
+    #[inline(always)]
+    fn with(ino: u64, volume: Volume, permissions: u32, body: Body, links: u32) -> Self {
+        Self {
+            status: Status { changed_ns: AtomicU64::new(arch::wall_ns()), links: AtomicU32::new(links) },
             permissions: AtomicU32::new(permissions & 0o7777),
             volume,
             ino,
             body,
-        })
-        .map(StaticOrArc::from)
+        }
     }
 
     /// Creates a directory without names.
-    pub fn directory(volume: Volume, permissions: u32) -> Result<StaticOrArc<Self>, Errno> {
+    pub fn directory(volume: Volume, permissions: u32) -> Result<NodeRef, Errno> {
         let directory = fallible::boxed(Directory {
-            names: Entries::new(),
-            parent: FreezeLock::new(StaticOrWeak::new()),
-            name_hash: AtomicU64::new(0),
+            names: Entries::new(arch::wall_ns())?,
+            parent: CachePadded::new(FreezeLock::new(Parent {
+                directory: NodeWeak::None,
+                name_hash: 0,
+                changes: 0,
+            })),
             removed_from: SpinLock::new(None),
         })?;
-        Self::new(volume, permissions, Body::Directory(directory))
+        RefcacheArc::new(Self::with(new_ino(), volume, permissions, Body::Directory(directory), 2))
+            .map(NodeRef::Refcache)
     }
 
     /// Creates a symbolic link.
-    pub fn link(volume: Volume, target: &[u8]) -> Result<StaticOrArc<Self>, Errno> {
-        Self::new(volume, 0o777, Body::Link(fallible::copied(target)?.into_boxed_slice()))
+    pub fn link(volume: Volume, target: &[u8]) -> Result<NodeRef, Errno> {
+        Self::with_body(volume, 0o777, Body::Link(fallible::copied(target)?.into_boxed_slice()))
     }
 
     /// Creates a file with these contents.
-    pub fn file(
-        volume: Volume,
-        permissions: u32,
-        content: impl Content + 'static,
-    ) -> Result<StaticOrArc<Self>, Errno> {
+    pub fn file(volume: Volume, permissions: u32, content: impl Content + 'static) -> Result<NodeRef, Errno> {
         let content: Box<dyn Content> = fallible::boxed(content)?;
-        Self::new(volume, permissions, Body::File(content))
+        Self::with_body(volume, permissions, Body::File(content))
     }
 
     /// Creates a file with these contents that has this node's inode number: the other end of a pipe.
-    pub fn other_end(&self, content: impl Content + 'static) -> Result<StaticOrArc<Self>, Errno> {
+    pub fn other_end(&self, content: impl Content + 'static) -> Result<NodeRef, Errno> {
         let content: Box<dyn Content> = fallible::boxed(content)?;
         Self::numbered(self.ino, self.volume, self.permissions(), Body::File(content))
     }
@@ -195,9 +208,19 @@ impl Node {
         if self.is_writable() { Ok(()) } else { Err(Errno::EROFS) }
     }
 
-    /// Sets the time of its last change.
+    /// Sets the time of its last change. Changes of a directory's names leave theirs with the names.
     pub fn set_changed(&self, ns: u64) {
-        self.status.changed_ns.store(ns, Ordering::Relaxed);
+        match &self.body {
+            Body::Directory(directory) => directory.names.set_changed(ns),
+            _ => self.status.changed_ns.store(ns, Ordering::Relaxed),
+        }
+    }
+
+    fn changed_ns(&self) -> u64 {
+        match &self.body {
+            Body::Directory(directory) => directory.names.changed_ns(),
+            _ => self.status.changed_ns.load(Ordering::Relaxed),
+        }
     }
 
     /// Sets the time of its last change to now.
@@ -228,7 +251,7 @@ impl Node {
     /// Returns what `stat` reports.
     pub fn stat(&self) -> Stat {
         let size = self.size();
-        let changed = Timespec::from_ns(self.status.changed_ns.load(Ordering::Relaxed));
+        let changed = Timespec::from_ns(self.changed_ns());
         let (major, minor) = self.content().map_or((0, 0), Content::device);
         Stat {
             dev: self.volume as u64,

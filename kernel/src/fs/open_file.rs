@@ -16,7 +16,7 @@ use sync::SpinLock;
 use super::content::Content;
 use super::folder;
 use super::holders::Holders;
-use super::node::{Body, Node};
+use super::node::{Body, NodeRef};
 use super::page_cache::PageCache;
 use super::path;
 use crate::bytes::{copy_prefix, tail};
@@ -30,13 +30,13 @@ const OPENING: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
 const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
 
 /// The directory where a file was found, and its name there.
-type Place = (StaticOrArc<Node>, Vec<u8>);
+type Place = (NodeRef, Vec<u8>);
 
 /// An open file. Its fields lie on other cache lines than the count of its references. Mappings and forks
 /// change that count, and reads of other processes, which share the open file, need the fields.
 #[repr(align(64))]
 pub struct OpenFile {
-    node: StaticOrArc<Node>,
+    node: NodeRef,
     place: Option<Place>,
     /// `O_*`. Relaxed: the flags order nothing.
     flags: AtomicU32,
@@ -49,21 +49,21 @@ pub struct OpenFile {
 
 impl OpenFile {
     /// Opens `node`, which has no path, with `flags`.
-    pub fn new(node: StaticOrArc<Node>, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
+    pub fn new(node: NodeRef, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
         Self::with(node, None, flags)
     }
 
     /// Opens `node`, which was found at `place`, with `flags`.
-    pub fn found(node: StaticOrArc<Node>, place: Place, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
+    pub fn found(node: NodeRef, place: Place, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
         Self::with(node, Some(place), flags)
     }
 
     /// Opens a file that is in no directory and is to be called `name`.
-    pub fn called(node: StaticOrArc<Node>, name: Vec<u8>, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
+    pub fn called(node: NodeRef, name: Vec<u8>, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
         Self::with(node, Some((super::root(), name)), flags)
     }
 
-    fn with(node: StaticOrArc<Node>, place: Option<Place>, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
+    fn with(node: NodeRef, place: Option<Place>, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
         let node = match node.body() {
             Body::Generated(make) if flags & O_PATH == 0 => folder::opened(&node, &**make)?,
             _ => node,
@@ -98,7 +98,7 @@ impl OpenFile {
     }
 
     /// Returns the node that is open.
-    pub fn node(&self) -> &StaticOrArc<Node> {
+    pub fn node(&self) -> &NodeRef {
         &self.node
     }
 

@@ -16,10 +16,9 @@ use abi::Errno;
 use abi::file::{NAME_MAX, PATH_MAX};
 use percore::Pinned;
 
-use super::node::{Body, Node};
+use super::node::{Body, NodeRef};
 use crate::bytes::after;
 use crate::mm::fallible;
-use crate::mm::static_or_arc::StaticOrArc;
 
 const MAX_LINKS: u32 = 40;
 /// The bytes of a usual path.
@@ -27,7 +26,7 @@ const USUAL: usize = 64;
 
 /// A node that a walk reached. A borrowed one is not counted: the caller uses it only until the core sleeps
 /// or is quiescent.
-pub type At<'a> = Cow<'a, StaticOrArc<Node>>;
+pub type At<'a> = Cow<'a, NodeRef>;
 
 /// The result of a look-up.
 pub struct Found<'a> {
@@ -46,12 +45,12 @@ impl Found<'_> {
     ///
     /// # Errors
     /// ENOENT if there is none.
-    pub fn existing(&self) -> Result<&StaticOrArc<Node>, Errno> {
+    pub fn existing(&self) -> Result<&NodeRef, Errno> {
         self.node.as_deref().ok_or(Errno::ENOENT)
     }
 
     /// Returns the directory, counted, and the last name.
-    pub fn into_place(self) -> (StaticOrArc<Node>, Vec<u8>) {
+    pub fn into_place(self) -> (NodeRef, Vec<u8>) {
         (self.parent.into_owned(), self.name)
     }
 
@@ -68,7 +67,7 @@ fn is_special(name: &[u8]) -> bool {
 /// A walk: the path, how many bytes of it were walked, and the directory where they led.
 struct Walk<'a> {
     pin: &'a Pinned,
-    root: &'a StaticOrArc<Node>,
+    root: &'a NodeRef,
     at: At<'a>,
     path: Vec<u8>,
     walked: usize,
@@ -79,8 +78,8 @@ struct Walk<'a> {
 /// there is followed if `follow` is true or a slash comes after it.
 pub fn find<'a>(
     pin: &'a Pinned,
-    root: &'a StaticOrArc<Node>,
-    from: &'a StaticOrArc<Node>,
+    root: &'a NodeRef,
+    from: &'a NodeRef,
     path: &[u8],
     follow: bool,
 ) -> Result<Found<'a>, Errno> {
@@ -183,18 +182,19 @@ fn found<'a>(
 ///
 /// # Errors
 /// ENOENT if it was removed, ENAMETOOLONG if the path has `PATH_MAX` bytes or more, ENOMEM.
-pub fn of(directory: &StaticOrArc<Node>) -> Result<Vec<u8>, Errno> {
+pub fn of(directory: &NodeRef) -> Result<Vec<u8>, Errno> {
     // Written backwards, because the walk goes upwards.
     let mut path = fallible::empty(USUAL)?;
     let mut at = directory.clone();
     loop {
-        let parent = at.parent().ok_or(Errno::ENOENT)?;
+        let (parent, hash, changes) = at.place().ok_or(Errno::ENOENT)?;
         if parent.is(&at) {
             break;
         }
-        match parent.names()?.name_of(&at) {
-            // It was moved since its parent was looked up.
-            Err(Errno::ENOENT) if at.parent().is_some_and(|now| !now.is(&parent)) => continue,
+        match parent.names()?.name_of(&at, hash) {
+            // It was moved since. A name is at its new place before the place changes, and at the old one
+            // until it has.
+            Err(Errno::ENOENT) if at.place().is_some_and(|now| now.2 != changes) => continue,
             name => prepend(&mut path, &name?)?,
         }
         at = parent;
@@ -207,7 +207,7 @@ pub fn of(directory: &StaticOrArc<Node>) -> Result<Vec<u8>, Errno> {
 }
 
 /// Returns the absolute path of `name` in `directory`.
-pub fn joined(directory: &StaticOrArc<Node>, name: &[u8]) -> Result<Vec<u8>, Errno> {
+pub fn joined(directory: &NodeRef, name: &[u8]) -> Result<Vec<u8>, Errno> {
     let path = of(directory)?;
     let slash = if path == b"/" { &b""[..] } else { b"/" };
     fallible::extended(fallible::extended(path, slash)?, name)

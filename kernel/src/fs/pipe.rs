@@ -13,12 +13,11 @@ use sync::SpinLock;
 
 use super::content::{Content, WriteAt};
 use super::holders::Holders;
-use super::node::{Node, Volume};
+use super::node::{Node, NodeRef, Volume};
 use super::page_cache::PAGE;
 use super::readiness;
 use crate::bytes::{after, after_mut, copy_prefix, prefix};
 use crate::mm::fallible;
-use crate::mm::static_or_arc::StaticOrArc;
 use crate::sched::WaitQueue;
 
 const PAGES: usize = 16;
@@ -43,7 +42,7 @@ struct State {
 }
 
 /// Creates a pipe, and returns its read end and its write end.
-pub fn new() -> Result<[StaticOrArc<Node>; 2], Errno> {
+pub fn new() -> Result<[NodeRef; 2], Errno> {
     let state =
         State { pages: [const { None }; PAGES], read: 0, written: 0, has_reader: true, has_writer: true };
     let pipe = Pipe { state: SpinLock::new(state), readers: WaitQueue::new(), writers: WaitQueue::new() };

@@ -3,34 +3,36 @@
 //! | lock | guards | held by |
 //! |---|---|---|
 //! | [`TREE`] | the parent of each directory | removing or moving a name that may be a directory |
-//! | a directory's names | its entries, and whether it takes new ones | one change or listing |
+//! | a sixteenth of a directory's names | its entries there | one change |
+//! | all names of a directory | also whether it takes new ones | one removal or listing |
 //!
 //! Looking names up takes no lock. The files that boot makes outside `/tmp` are immutable afterwards.
 //!
-//! 1. Only a holder of `TREE` locks the names of several directories at once, so their order does not
-//!    matter. They are different directories: the replaced one is not above the moved one.
-//! 2. A directory that was removed has no links and is empty. Both are checked and set under its names'
-//!    lock, so nothing is ever added to it again (ENOENT).
+//! 1. Only a holder of `TREE` locks names of several directories at once, so the order of the directories
+//!    does not matter. They are different ones: the replaced one is not above the moved one. Within a
+//!    directory, `rcu::Trie` has an order.
+//! 2. A directory that was removed has no links and is empty. Both are checked and set with all its names
+//!    locked, so nothing is ever added to it again (ENOENT).
 //! 3. A node loses the reference of its name after a grace period of RCU, because look-ups use it uncounted.
 //! 4. A name that `rename` moves is found at one of its two places at each moment, and `..` of a directory
-//!    leads to that place: look-ups in both directories wait while the name is at both. That takes two
+//!    leads to that place: look-ups of both names wait while it is at both. That takes two
 //!    stores, the directory's new parent, and perhaps an allocation. All else that may fail or wait, such as
 //!    the lock of a directory that is replaced, comes before.
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use abi::Errno;
 use abi::file::RENAME_NOREPLACE;
-use percore::pin;
+use percore::{AllCores, MAX_CORES, pin};
 use rcu::Spare;
-use sync::SpinLock;
+use sync::{CachePadded, SpinLock};
 
 use super::directory::{self, Change, Entry};
 use super::memory_file::MemoryFile;
-use super::node::{Node, Volume};
+use super::node::{Node, NodeRef, Volume};
 use super::path::Found;
-use crate::mm::fallible;
-use crate::mm::static_or_arc::StaticOrArc;
+use crate::mm::{epoch, fallible};
 
 static TREE: SpinLock<()> = SpinLock::new(());
 
@@ -38,21 +40,21 @@ static TREE: SpinLock<()> = SpinLock::new(());
 ///
 /// # Errors
 /// ENOENT if the directory was removed, EEXIST, EROFS, ENOMEM.
-pub fn attach(directory: &StaticOrArc<Node>, name: &[u8], node: &StaticOrArc<Node>) -> Result<(), Errno> {
+pub fn attach(directory: &NodeRef, name: &[u8], node: &NodeRef) -> Result<(), Errno> {
     let pin = pin();
-    let mut names = directory.names_to_change(&pin)?;
+    let mut names = directory.change(&pin, name)?;
     if directory.links() == 0 {
         return Err(Errno::ENOENT);
     }
     // First, because look-ups take no lock: no task finds a directory without a parent.
-    node.set_parent(directory.downgrade(), name);
+    node.set_parent(directory, name);
     names.insert(name, node.clone())?;
-    directory.touch();
+    names.touch();
     Ok(())
 }
 
 /// Makes `directory` and everything below it immutable, except the volume in memory.
-pub fn freeze(directory: &StaticOrArc<Node>) -> Result<(), Errno> {
+pub fn freeze(directory: &NodeRef) -> Result<(), Errno> {
     let mut left = Vec::new();
     fallible::push(&mut left, directory.clone())?;
     while let Some(at) = left.pop() {
@@ -72,7 +74,7 @@ pub fn freeze(directory: &StaticOrArc<Node>) -> Result<(), Errno> {
     Ok(())
 }
 
-fn create(at: &Found<'_>, node: Result<StaticOrArc<Node>, Errno>) -> Result<StaticOrArc<Node>, Errno> {
+fn create(at: &Found<'_>, node: Result<NodeRef, Errno>) -> Result<NodeRef, Errno> {
     let node = node?;
     attach(&at.parent, &at.name, &node)?;
     Ok(node)
@@ -86,20 +88,20 @@ fn vacant(at: &Found<'_>) -> Result<(), Errno> {
 }
 
 /// Creates an empty file without a name, on the volume of `directory`.
-pub fn nameless_file(directory: &Node, permissions: u32) -> Result<StaticOrArc<Node>, Errno> {
+pub fn nameless_file(directory: &Node, permissions: u32) -> Result<NodeRef, Errno> {
     directory.must_be_writable()?;
     unnamed(MemoryFile::new()?, permissions)
 }
 
 /// Creates a file that is in no directory.
-pub fn unnamed(file: MemoryFile, permissions: u32) -> Result<StaticOrArc<Node>, Errno> {
+pub fn unnamed(file: MemoryFile, permissions: u32) -> Result<NodeRef, Errno> {
     let file = Node::file(Volume::Memory, permissions, file)?;
     file.forget_links();
     Ok(file)
 }
 
 /// Creates an empty file.
-pub fn make_file(at: &Found<'_>, permissions: u32) -> Result<StaticOrArc<Node>, Errno> {
+pub fn make_file(at: &Found<'_>, permissions: u32) -> Result<NodeRef, Errno> {
     vacant(at)?;
     if at.slash {
         return Err(Errno::EISDIR);
@@ -123,7 +125,7 @@ pub fn make_link(at: &Found<'_>, target: &[u8]) -> Result<(), Errno> {
 }
 
 /// Gives a file another name.
-pub fn hard_link(node: &StaticOrArc<Node>, at: &Found<'_>) -> Result<(), Errno> {
+pub fn hard_link(node: &NodeRef, at: &Found<'_>) -> Result<(), Errno> {
     vacant(at)?;
     if node.is_directory() {
         return Err(Errno::EPERM);
@@ -144,17 +146,34 @@ pub fn unlink(at: &Found<'_>) -> Result<(), Errno> {
     }
     at.parent.must_be_writable()?;
     let pin = pin();
-    let mut names = at.parent.names_to_change(&pin)?;
+    let mut names = at.parent.change(&pin, &at.name)?;
     if !names.get(&at.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
     }
     names.remove(&at.name);
     node.remove_link();
-    at.parent.touch();
+    names.touch();
     Ok(())
 }
 
-/// Removes an empty directory.
+/// Directories that one core may remove before it frees them: each has some 1.5 KiB, and Refcache frees 128
+/// at a tick.
+const MANY: u32 = 1024;
+/// Per core, the directories that it has removed since it freed them. Relaxed: a hint.
+static REMOVED: AllCores<AtomicU32> =
+    AllCores::new([const { CachePadded::new(AtomicU32::new(0)) }; MAX_CORES]);
+
+/// Frees removed directories if this core has removed many. Called without a lock. The caller does not use
+/// what it has looked up any more.
+pub fn free_directories() {
+    let removed = REMOVED.of(pin().core());
+    if removed.load(Ordering::Relaxed) >= MANY {
+        removed.store(0, Ordering::Relaxed);
+        epoch::settle();
+    }
+}
+
+/// Removes an empty directory. The caller then calls [`free_directories`].
 pub fn remove_directory(at: &Found<'_>) -> Result<(), Errno> {
     let node = at.existing()?;
     match &*at.name {
@@ -168,28 +187,27 @@ pub fn remove_directory(at: &Found<'_>) -> Result<(), Errno> {
     }
     let pin = pin();
     let _tree = TREE.lock();
-    let mut names = at.parent.names_to_change(&pin)?;
+    let mut names = at.parent.change(&pin, &at.name)?;
     if !names.get(&at.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
     }
     retire(node)?;
     names.remove(&at.name);
-    at.parent.touch();
+    names.touch();
     Ok(())
 }
 
-/// Marks an empty directory as removed. One that boot made cannot be removed.
+/// Marks an empty directory as removed.
 ///
 /// # Errors
-/// ENOTEMPTY, EROFS.
-fn retire(directory: &StaticOrArc<Node>) -> Result<(), Errno> {
-    let pin = pin();
-    let names = directory.names_to_change(&pin)?;
-    if !names.is_empty() {
-        return Err(Errno::ENOTEMPTY);
-    }
-    directory.forget_links();
-    directory.keep_parent();
+/// ENOTEMPTY, EROFS if it is immutable.
+fn retire(directory: &NodeRef) -> Result<(), Errno> {
+    directory.must_be_writable()?;
+    directory.names()?.retire(|| {
+        directory.forget_links();
+        directory.keep_parent();
+    })?;
+    REMOVED.of(pin().core()).fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 
@@ -214,36 +232,37 @@ pub fn rename(from: &Found<'_>, to: &Found<'_>, flags: u32) -> Result<(), Errno>
     if to.parent.lookup(&to.name).is_ok_and(|above| is_inside(&from.parent, &above)) {
         return Err(Errno::ENOTEMPTY);
     }
-    exchange(from, to, node, flags)?;
-    from.parent.touch();
-    to.parent.touch();
-    Ok(())
+    exchange(from, to, node, flags)
 }
 
-fn exchange(from: &Found<'_>, to: &Found<'_>, node: &StaticOrArc<Node>, flags: u32) -> Result<(), Errno> {
+fn exchange(from: &Found<'_>, to: &Found<'_>, node: &NodeRef, flags: u32) -> Result<(), Errno> {
     let pin = pin();
-    let mut old = from.parent.names_to_change(&pin)?;
+    let (mut old, mut elsewhere) = if from.parent.is(&to.parent) {
+        (from.parent.names()?.change_two(&pin, [&from.name, &to.name])?, None)
+    } else {
+        (from.parent.change(&pin, &from.name)?, Some(to.parent.change(&pin, &to.name)?))
+    };
     if !old.get(&from.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
     }
-    let mut elsewhere = match from.parent.is(&to.parent) {
-        true => None,
-        false => Some(to.parent.names_to_change(&pin)?),
-    };
     let new = elsewhere.as_ref().unwrap_or(&old);
     let is_same = new.get(&to.name).is_some_and(|named| named.is(node));
     if is_same && flags & RENAME_NOREPLACE == 0 {
         return Ok(());
     }
     let entry = give_up_victim(new, to, node, flags)?;
-    let moving = (old.begin_move(), elsewhere.as_ref().map(Change::begin_move));
+    // Both, because of the parent below.
+    let moving = [new.begin_move(&to.name), old.begin_move(&from.name)];
     let new = elsewhere.as_mut().unwrap_or(&mut old);
     match entry {
         Some(entry) => new.replace(&to.name, entry),
         None => new.insert(&to.name, node.clone())?,
     }
-    node.set_parent(to.parent.downgrade(), &to.name);
+    // Between the two, as `path::of` needs it.
+    node.set_parent(&to.parent, &to.name);
+    new.touch();
     old.remove(&from.name);
+    old.touch();
     drop(moving);
     Ok(())
 }
@@ -253,7 +272,7 @@ fn exchange(from: &Found<'_>, to: &Found<'_>, node: &StaticOrArc<Node>, flags: u
 fn give_up_victim(
     names: &Change<'_>,
     to: &Found<'_>,
-    node: &StaticOrArc<Node>,
+    node: &NodeRef,
     flags: u32,
 ) -> Result<Option<Spare<Entry>>, Errno> {
     if to.parent.links() == 0 {
@@ -276,7 +295,7 @@ fn give_up_victim(
 }
 
 /// Returns whether `directory` is `above` or somewhere below it. The caller holds `TREE`.
-fn is_inside(directory: &StaticOrArc<Node>, above: &StaticOrArc<Node>) -> bool {
+fn is_inside(directory: &NodeRef, above: &NodeRef) -> bool {
     let mut at = directory.clone();
     loop {
         if at.is(above) {

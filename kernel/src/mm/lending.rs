@@ -123,8 +123,13 @@ pub fn find<'a, V: Send + Sync + 'static>(
     unsafe { trie.find(pin, hash, is) }
 }
 
-/// Locks `trie` for a change, or returns `None` if it is immutable.
-pub fn change<'a, V: Send + Sync + 'static>(pin: &'a Pinned, trie: &'a Trie<V>) -> Option<Change<'a, V>> {
+/// Locks the values of `trie` with these hashes, and similar ones, for a change, or returns `None` if it is
+/// immutable.
+pub fn change<'a, V: Send + Sync + 'static>(
+    pin: &'a Pinned,
+    trie: &'a Trie<V>,
+    hashes: [u64; 2],
+) -> Option<Change<'a, V>> {
     // SAFETY: the kernel has one domain. See `find`.
-    unsafe { trie.change(rcu(), pin) }
+    unsafe { trie.change(rcu(), pin, hashes) }
 }

@@ -1,10 +1,10 @@
 //! References that are either static or counted.
 //!
-//! Nodes that boot makes are never removed, except files in memory. If they were counted, every walk through
-//! them on the way to a program would write the cache lines of their counts.
+//! Standard input, output and error of the first process are open as long as the machine runs. If they were
+//! counted, programs that write to them on different cores would write the cache lines of their counts.
 
 use alloc::boxed::Box;
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use core::ops::Deref;
 use core::ptr;
 
@@ -22,26 +22,10 @@ pub enum StaticOrArc<T: 'static> {
     Arc(Arc<T>),
 }
 
-/// A reference that does not keep a counted value.
-pub enum StaticOrWeak<T: 'static> {
-    /// The value lives for ever.
-    Static(&'static T),
-    /// The value may be gone.
-    Weak(Weak<T>),
-}
-
 impl<T> StaticOrArc<T> {
     /// Returns whether both refer to the same value.
     pub fn is(&self, other: &Self) -> bool {
         ptr::eq::<T>(&**self, &**other)
-    }
-
-    /// Returns a reference that does not keep the value.
-    pub fn downgrade(&self) -> StaticOrWeak<T> {
-        match self {
-            Self::Static(value) => StaticOrWeak::Static(value),
-            Self::Arc(value) => StaticOrWeak::Weak(Arc::downgrade(value)),
-        }
     }
 
     /// Makes the value live for ever.
@@ -52,14 +36,6 @@ impl<T> StaticOrArc<T> {
         match self {
             Self::Static(_) => Ok(self),
             Self::Arc(value) => Ok(Self::Static(Box::leak(fallible::boxed(value)?))),
-        }
-    }
-
-    /// Returns the value, if this was the last reference to a counted one.
-    pub fn into_inner(self) -> Option<T> {
-        match self {
-            Self::Static(_) => None,
-            Self::Arc(value) => Arc::into_inner(value),
         }
     }
 }
@@ -117,21 +93,6 @@ impl<T> Deref for StaticOrArc<T> {
         match self {
             Self::Static(value) => value,
             Self::Arc(value) => value,
-        }
-    }
-}
-
-impl<T> StaticOrWeak<T> {
-    /// Returns a reference to nothing.
-    pub const fn new() -> Self {
-        Self::Weak(Weak::new())
-    }
-
-    /// Returns a reference that keeps the value, if that is still there.
-    pub fn upgrade(&self) -> Option<StaticOrArc<T>> {
-        match self {
-            Self::Static(value) => Some(StaticOrArc::Static(value)),
-            Self::Weak(value) => value.upgrade().map(StaticOrArc::Arc),
         }
     }
 }

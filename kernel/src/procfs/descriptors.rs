@@ -7,8 +7,7 @@ use abi::file::S_IFLNK;
 
 use crate::fs::FdTable;
 use crate::fs::folder::{self, DOTS, Folder, Show, list_numbers};
-use crate::fs::node::{Body, Node, Volume};
-use crate::mm::static_or_arc::StaticOrArc;
+use crate::fs::node::{Body, Node, NodeRef, Volume};
 use crate::process::Process;
 
 /// The directory of a process's descriptors.
@@ -26,11 +25,11 @@ impl Descriptors {
 }
 
 impl Folder for Descriptors {
-    fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
+    fn lookup(&self, name: &[u8]) -> Result<NodeRef, Errno> {
         let fd = folder::number(name).ok_or(Errno::ENOENT)?;
         let table = self.table().ok_or(Errno::ENOENT)?;
         let file = table.get(fd).map_err(|_| Errno::ENOENT)?;
-        Node::new(Volume::System, 0o700, Body::Descriptor(file))
+        Node::with_body(Volume::System, 0o700, Body::Descriptor(file))
     }
 
     fn list(&self, position: u64, show: &mut Show<'_>) {
@@ -39,7 +38,7 @@ impl Folder for Descriptors {
         let _all = list_numbers(position, (DOTS + 1, S_IFLNK), next, show);
     }
 
-    fn parent(&self) -> Option<StaticOrArc<Node>> {
+    fn parent(&self) -> Option<NodeRef> {
         super::process::of_process(&self.0.upgrade()?).ok()
     }
 }

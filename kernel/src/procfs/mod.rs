@@ -14,10 +14,9 @@ use abi::Errno;
 use percore::CoreId;
 
 use crate::counters::Counter;
-use crate::fs::node::{Node, Volume};
+use crate::fs::node::{Node, NodeRef, Volume};
 use crate::fs::{BadImage, folder, tree};
 use crate::mm::fallible::Text;
-use crate::mm::static_or_arc::StaticOrArc;
 use crate::mm::statistics;
 use crate::process::pid;
 use crate::{arch, mm, sched};
@@ -25,9 +24,9 @@ use crate::{arch, mm, sched};
 use process::Processes;
 
 /// Adds everything below `root`.
-pub fn populate(root: &StaticOrArc<Node>) -> Result<(), BadImage> {
+pub fn populate(root: &NodeRef) -> Result<(), BadImage> {
     let fixed = Node::directory(Volume::System, 0o555)?.into_static()?;
-    fixed.set_parent(root.downgrade(), b"proc");
+    fixed.set_parent(root, b"proc");
     for (name, write) in MACHINE {
         generated(&fixed, name, *write)?;
     }
@@ -56,12 +55,12 @@ const MACHINE: &[(&[u8], Fixed)] = &[
     (b"uptime", |text| writeln!(text, "{} 0", arch::now_ns() / 1_000_000_000)),
 ];
 
-fn below(parent: &StaticOrArc<Node>, names: &[&[u8]]) -> Result<StaticOrArc<Node>, Errno> {
+fn below(parent: &NodeRef, names: &[&[u8]]) -> Result<NodeRef, Errno> {
     names.iter().try_fold(parent.clone(), |at, name| folder::directory(&at, name))
 }
 
-fn generated(parent: &StaticOrArc<Node>, name: &[u8], write: Fixed) -> Result<(), Errno> {
-    tree::attach(parent, name, &folder::text(write)?)
+fn generated(parent: &NodeRef, name: &[u8], write: Fixed) -> Result<(), Errno> {
+    tree::attach(parent, name, &folder::text(write)?.into_static()?)
 }
 
 /// Writes loads of zero, because the load is not measured.

@@ -13,10 +13,9 @@ use super::listing::{Listing, Paragraph};
 use super::maps::{self, PageMap};
 use super::texts;
 use crate::fs::folder::{self, DOTS, Folder, Show, list_names, list_numbers};
-use crate::fs::node::{Node, Volume};
+use crate::fs::node::{Node, NodeRef, Volume};
 use crate::fs::path;
 use crate::mm::fallible::{Text, boxed};
-use crate::mm::static_or_arc::StaticOrArc;
 use crate::process::{Process, pid};
 use crate::sched::Task;
 
@@ -44,12 +43,12 @@ struct ProcessFolder {
     process: Weak<Process>,
 }
 
-pub fn of_process(process: &Arc<Process>) -> Result<StaticOrArc<Node>, Errno> {
+pub fn of_process(process: &Arc<Process>) -> Result<NodeRef, Errno> {
     folder::node(ProcessFolder { process: Arc::downgrade(process) })
 }
 
 impl Folder for ProcessFolder {
-    fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
+    fn lookup(&self, name: &[u8]) -> Result<NodeRef, Errno> {
         let process = self.process.upgrade().ok_or(Errno::ESRCH)?;
         match name {
             b"fd" => folder::node(Descriptors::of(&process)),
@@ -71,12 +70,12 @@ impl Folder for ProcessFolder {
         let _all = list_names(&NAMES, position, show);
     }
 
-    fn parent(&self) -> Option<StaticOrArc<Node>> {
+    fn parent(&self) -> Option<NodeRef> {
         crate::fs::root().lookup(b"proc").ok()
     }
 }
 
-fn link(target: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
+fn link(target: &[u8]) -> Result<NodeRef, Errno> {
     Node::link(Volume::System, target)
 }
 
@@ -88,7 +87,7 @@ fn program_path(process: &Process) -> Result<Vec<u8>, Errno> {
 /// Writes a text about a process.
 type Writer = fn(&Process, &mut Text) -> fmt::Result;
 
-fn file(process: &Arc<Process>, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
+fn file(process: &Arc<Process>, name: &[u8]) -> Result<NodeRef, Errno> {
     let write: Writer = match name {
         b"cmdline" => texts::cmdline,
         b"environ" => texts::environ,
@@ -104,7 +103,7 @@ fn file(process: &Arc<Process>, name: &[u8]) -> Result<StaticOrArc<Node>, Errno>
     folder::text(move |text| process.upgrade().map_or(Ok(()), |process| write(&process, text)))
 }
 
-fn listing(process: &Arc<Process>, detail: Detail, write: Paragraph) -> Result<StaticOrArc<Node>, Errno> {
+fn listing(process: &Arc<Process>, detail: Detail, write: Paragraph) -> Result<NodeRef, Errno> {
     let process = Arc::downgrade(process);
     folder::generated(move || Ok(boxed(Listing::of(process.clone(), detail, write))?))
 }
@@ -115,7 +114,7 @@ struct Tasks {
 }
 
 impl Folder for Tasks {
-    fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
+    fn lookup(&self, name: &[u8]) -> Result<NodeRef, Errno> {
         let process = self.process.upgrade().ok_or(Errno::ESRCH)?;
         let task = folder::number(name).and_then(|tid| process.thread(tid)).ok_or(Errno::ENOENT)?;
         folder::node(TaskFolder { task: Arc::downgrade(&task) })
@@ -127,7 +126,7 @@ impl Folder for Tasks {
         let _all = list_numbers(position, (DOTS + 1, S_IFDIR), next, show);
     }
 
-    fn parent(&self) -> Option<StaticOrArc<Node>> {
+    fn parent(&self) -> Option<NodeRef> {
         of_process(&self.process.upgrade()?).ok()
     }
 }
@@ -138,7 +137,7 @@ struct TaskFolder {
 }
 
 impl Folder for TaskFolder {
-    fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
+    fn lookup(&self, name: &[u8]) -> Result<NodeRef, Errno> {
         match name {
             b"comm" => {
                 let task = self.task.clone();
@@ -153,7 +152,7 @@ impl Folder for TaskFolder {
             list_names(&[(b"comm", S_IFREG), (b"stat", S_IFREG), (b"status", S_IFREG)], position, show);
     }
 
-    fn parent(&self) -> Option<StaticOrArc<Node>> {
+    fn parent(&self) -> Option<NodeRef> {
         let process = Arc::downgrade(self.task.upgrade()?.process());
         folder::node(Tasks { process }).ok()
     }
@@ -162,7 +161,7 @@ impl Folder for TaskFolder {
 /// `/proc`: the processes, and names that are always there.
 pub struct Processes {
     /// The names that are always there.
-    pub fixed: StaticOrArc<Node>,
+    pub fixed: NodeRef,
 }
 
 /// Links that depend on the process that reads them.
@@ -172,7 +171,7 @@ const SELF_LINKS: [(&[u8], u32); 2] = [(b"self", S_IFLNK), (b"thread-self", S_IF
 const FIRST: u64 = DOTS + SELF_LINKS.len() as u64 + 1;
 
 impl Folder for Processes {
-    fn lookup(&self, name: &[u8]) -> Result<StaticOrArc<Node>, Errno> {
+    fn lookup(&self, name: &[u8]) -> Result<NodeRef, Errno> {
         match (name, folder::number(name)) {
             (b"self", _) => self_link(texts::own_process),
             (b"thread-self", _) => self_link(texts::own_thread),
@@ -192,12 +191,12 @@ impl Folder for Processes {
         }
     }
 
-    fn parent(&self) -> Option<StaticOrArc<Node>> {
+    fn parent(&self) -> Option<NodeRef> {
         Some(crate::fs::root())
     }
 }
 
-fn self_link(target: fn(&mut Text) -> fmt::Result) -> Result<StaticOrArc<Node>, Errno> {
+fn self_link(target: fn(&mut Text) -> fmt::Result) -> Result<NodeRef, Errno> {
     let mut text = Text::default();
     target(&mut text).map_err(|_| Errno::ENOMEM)?;
     link(&text.0)

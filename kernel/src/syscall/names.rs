@@ -12,13 +12,16 @@ use crate::fs::node::{Body, Node};
 use crate::fs::path::{self, Found};
 use crate::fs::tree;
 use crate::mm::{fallible, user};
+use crate::process::retry;
 
 pub fn mkdir(call: &mut Call<'_>) -> Outcome {
-    make_directory(call, &call.find(&call.path(0)?, &pin(), false)?, call.arg(1))
+    let path = call.path(0)?;
+    retry(|| make_directory(call, &call.find(&path, &pin(), false)?, call.arg(1)))
 }
 
 pub fn mkdirat(call: &mut Call<'_>) -> Outcome {
-    make_directory(call, &call.find_at(0, &call.path(1)?, &pin(), false)?, call.arg(2))
+    let path = call.path(1)?;
+    retry(|| make_directory(call, &call.find_at(0, &path, &pin(), false)?, call.arg(2)))
 }
 
 fn make_directory(call: &Call<'_>, at: &Found<'_>, mode: u64) -> Outcome {
@@ -26,7 +29,9 @@ fn make_directory(call: &Call<'_>, at: &Found<'_>, mode: u64) -> Outcome {
 }
 
 pub fn rmdir(call: &mut Call<'_>) -> Outcome {
-    tree::remove_directory(&call.find(&call.path(0)?, &pin(), false)?).map(|()| 0)
+    tree::remove_directory(&call.find(&call.path(0)?, &pin(), false)?)?;
+    tree::free_directories();
+    Ok(0)
 }
 
 pub fn unlink(call: &mut Call<'_>) -> Outcome {
@@ -41,6 +46,7 @@ pub fn unlinkat(call: &mut Call<'_>) -> Outcome {
         AT_REMOVEDIR => tree::remove_directory(&found?)?,
         _ => return Err(Errno::EINVAL),
     }
+    tree::free_directories();
     Ok(0)
 }
 
@@ -69,7 +75,9 @@ fn move_name_at(call: &Call<'_>, flags: u32) -> Outcome {
 }
 
 fn move_name(from: &Found<'_>, to: &Found<'_>, flags: u32) -> Outcome {
-    tree::rename(from, to, flags).map(|()| 0)
+    tree::rename(from, to, flags)?;
+    tree::free_directories();
+    Ok(0)
 }
 
 pub fn link(call: &mut Call<'_>) -> Outcome {

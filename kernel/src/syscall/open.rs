@@ -8,10 +8,9 @@ use abi::file::{
 use percore::pin;
 
 use super::{Call, Outcome};
-use crate::fs::node::Node;
+use crate::fs::node::{Node, NodeRef};
 use crate::fs::path::Found;
 use crate::fs::{OpenFile, tree};
-use crate::mm::static_or_arc::StaticOrArc;
 
 pub fn open(call: &mut Call<'_>) -> Outcome {
     open_from(call, AT_FDCWD, 0, call.arg(1) as u32, call.arg(2) as u32)
@@ -62,7 +61,7 @@ fn wants_to_write(flags: u32) -> bool {
     flags & O_ACCMODE != O_RDONLY && flags & O_PATH == 0
 }
 
-fn node_for(found: &Found<'_>, flags: u32, mode: u32) -> Result<StaticOrArc<Node>, Errno> {
+fn node_for(found: &Found<'_>, flags: u32, mode: u32) -> Result<NodeRef, Errno> {
     match found.node.as_deref() {
         Some(node) if flags & O_TMPFILE == O_TMPFILE => nameless(node, flags, mode),
         Some(_) if flags & (O_CREAT | O_EXCL | O_PATH) == O_CREAT | O_EXCL => Err(Errno::EEXIST),
@@ -72,7 +71,7 @@ fn node_for(found: &Found<'_>, flags: u32, mode: u32) -> Result<StaticOrArc<Node
     }
 }
 
-fn nameless(directory: &StaticOrArc<Node>, flags: u32, mode: u32) -> Result<StaticOrArc<Node>, Errno> {
+fn nameless(directory: &NodeRef, flags: u32, mode: u32) -> Result<NodeRef, Errno> {
     match directory.is_directory() {
         _ if !wants_to_write(flags) => Err(Errno::EINVAL),
         true => tree::nameless_file(directory, mode),

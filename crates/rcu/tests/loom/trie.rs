@@ -10,6 +10,8 @@ use sync::UnsafeCell;
 /// Hashes that differ in the second digit, so that a fork leads to them.
 const ONE: u64 = 0x100 << 48;
 const TWO: u64 = 0x110 << 48;
+/// A hash that differs in the first digit, so that another slot of the root leads to it.
+const FAR: u64 = 0x200 << 48;
 
 /// A value whose payload detects late accesses: loom reports a drop that is not ordered after every read.
 struct Value {
@@ -51,13 +53,13 @@ fn explore(preemptions: usize, model: impl Fn(Core) + Send + Sync + 'static) {
     builder.preemption_bound = Some(preemptions);
     builder.check(move || {
         let domain = Domain::new(Config { cores: 2, batch: 4, bound: 100 });
-        let shared = Arc::new(Shared { domain, trie: Trie::new() });
+        let shared = Arc::new(Shared { domain, trie: Trie::try_new().unwrap() });
         let first = Core::new(&shared, 0);
         (0..2).for_each(|core| {
             let core = Core::new(&shared, core);
             core.shared.domain.online(&core.pin);
         });
-        first.change().insert(spare(ONE)).unwrap();
+        first.change(ONE).insert(spare(ONE)).unwrap();
         model(first);
     });
 }
@@ -81,9 +83,13 @@ impl Core {
         })
     }
 
-    fn change(&self) -> rcu::Change<'_, Value> {
+    fn change(&self, hash: u64) -> rcu::Change<'_, Value> {
+        self.change_two([hash, hash])
+    }
+
+    fn change_two(&self, hashes: [u64; 2]) -> rcu::Change<'_, Value> {
         // SAFETY: the machine has one domain, and its cores are online.
-        unsafe { self.shared.trie.change(&self.shared.domain, &self.pin) }.unwrap()
+        unsafe { self.shared.trie.change(&self.shared.domain, &self.pin, hashes) }.unwrap()
     }
 
     fn finds(&self, name: u64) -> bool {
@@ -93,14 +99,14 @@ impl Core {
     }
 
     fn removes(&self, name: u64) {
-        assert!(self.change().remove(name, |value| value.name == name));
+        assert!(self.change(name).remove(name, |value| value.name == name));
     }
 
-    /// Moves the value at `ONE` to `TWO`, where it is called so.
-    fn moves_one_to_two(&self) {
-        let mut change = self.change();
-        let moving = change.begin_move();
-        change.insert(spare(TWO)).unwrap();
+    /// Moves the value at `ONE` to `to`, where it is called so.
+    fn moves_one(&self, to: u64) {
+        let mut change = self.change_two([ONE, to]);
+        let moving = change.begin_move(ONE);
+        change.insert(spare(to)).unwrap();
         assert!(change.remove(ONE, |value| value.name == ONE));
         drop(moving);
     }
@@ -115,7 +121,7 @@ impl Core {
 fn a_leaf_that_moves_down_is_found() {
     explore(3, |core| {
         let reader = core.spawn(|core| assert!(core.finds(ONE), "a value that stays was missed"));
-        core.change().insert(spare(TWO)).unwrap();
+        core.change(TWO).insert(spare(TWO)).unwrap();
         core.removes(TWO);
         core.quiesces(2);
         reader.join().unwrap();
@@ -126,7 +132,7 @@ fn a_leaf_that_moves_down_is_found() {
 #[test]
 fn a_fork_that_goes_against_a_search() {
     explore(2, |core| {
-        core.change().insert(spare(TWO)).unwrap();
+        core.change(TWO).insert(spare(TWO)).unwrap();
         let reader = core.spawn(|core| _ = core.finds(ONE));
         core.removes(TWO);
         core.removes(ONE);
@@ -140,36 +146,77 @@ fn a_fork_that_goes_against_a_search() {
 fn a_replaced_value_is_found() {
     explore(3, |core| {
         let reader = core.spawn(|core| assert!(core.finds(ONE), "a value that is replaced was missed"));
-        let unused = core.change().replace(spare(ONE), |value| value.name == ONE);
+        let unused = core.change(ONE).replace(spare(ONE), |value| value.name == ONE);
         assert!(unused.is_none());
         core.quiesces(3);
         reader.join().unwrap();
     });
 }
 
-/// A value moves from one hash to the other. Two searches find it once, in each order.
-#[test]
-fn a_value_that_moves_is_at_one_place() {
-    explore(2, |core| {
-        let reader = core.spawn(|core| {
-            let (at_two, at_one) = (core.finds(TWO), core.finds(ONE));
-            assert!(!(at_two && at_one), "a value was found at two places");
+/// A value moves from one hash to `to`. Two searches find it once.
+fn moves_to_one_place(to: u64) {
+    explore(2, move |core| {
+        let reader = core.spawn(move |core| {
+            let (is_new, is_old) = (core.finds(to), core.finds(ONE));
+            assert!(!(is_new && is_old), "a value was found at two places");
         });
-        core.moves_one_to_two();
+        core.moves_one(to);
         reader.join().unwrap();
     });
 }
 
-/// A value moves, and a search of its old place that misses it is followed by one that finds it.
 #[test]
-fn a_value_that_moves_is_not_lost() {
-    explore(2, |core| {
-        let reader = core.spawn(|core| {
+fn a_value_that_moves_nearby_is_at_one_place() {
+    moves_to_one_place(TWO);
+}
+
+#[test]
+fn a_value_that_moves_far_is_at_one_place() {
+    moves_to_one_place(FAR);
+}
+
+/// A value moves, and a search of its old place that misses it is followed by one that finds it.
+fn moves_without_loss(to: u64) {
+    explore(2, move |core| {
+        let reader = core.spawn(move |core| {
             if !core.finds(ONE) {
-                assert!(core.finds(TWO), "a value that moves was at no place");
+                assert!(core.finds(to), "a value that moves was at no place");
             }
         });
-        core.moves_one_to_two();
+        core.moves_one(to);
         reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_value_that_moves_nearby_is_not_lost() {
+    moves_without_loss(TWO);
+}
+
+#[test]
+fn a_value_that_moves_far_is_not_lost() {
+    moves_without_loss(FAR);
+}
+
+/// Two writers of different digits change the trie at once, and a listing keeps both out.
+#[test]
+fn a_listing_keeps_all_writers_out() {
+    explore(2, |core| {
+        let writer = core.spawn(|core| {
+            core.change(FAR).insert(spare(FAR)).unwrap();
+            core.removes(FAR);
+        });
+        core.removes(ONE);
+        let values = core.shared.trie.look();
+        let mut shown = 0;
+        values.after(0, &mut |_, value| {
+            value.read();
+            shown += 1;
+            true
+        });
+        assert_eq!(shown == 0, values.is_empty(), "a listing changed while it was locked");
+        drop(values);
+        core.quiesces(1);
+        writer.join().unwrap();
     });
 }

@@ -1,16 +1,14 @@
 //! The names in a directory, and its parent.
 
 use alloc::borrow::Cow;
-use core::sync::atomic::Ordering;
 
 use abi::Errno;
 use abi::file::S_IFDIR;
 use percore::{Pinned, pin};
 
-use super::{Body, Node};
+use super::{Body, Node, NodeRef, Parent};
 use crate::fs::directory::{Change, Entries, hash_of};
 use crate::fs::path::At;
-use crate::mm::static_or_arc::{StaticOrArc, StaticOrWeak};
 
 /// An entry of a listing.
 pub struct Listed<'a> {
@@ -37,12 +35,12 @@ impl Node {
         }
     }
 
-    /// Locks the names in it for a change.
+    /// Locks a name in it for a change.
     ///
     /// # Errors
-    /// As above, and EROFS if boot made them.
-    pub fn names_to_change<'a>(&'a self, pin: &'a Pinned) -> Result<Change<'a>, Errno> {
-        self.names()?.change(pin)
+    /// As above, and EROFS if boot made the names.
+    pub fn change<'a>(&'a self, pin: &'a Pinned, name: &[u8]) -> Result<Change<'a>, Errno> {
+        self.names()?.change(pin, name)
     }
 
     /// Makes this directory and its names immutable: listing them then writes no cache line.
@@ -54,27 +52,35 @@ impl Node {
     }
 
     /// Returns the directory that this directory is in, or was in when it was removed.
-    pub fn parent(&self) -> Option<StaticOrArc<Node>> {
+    pub fn parent(&self) -> Option<NodeRef> {
         match &self.body {
-            Body::Directory(directory) => directory.parent.look().upgrade(),
+            Body::Directory(directory) => directory.parent.look().directory.upgrade(),
             Body::Folder(folder) => folder.parent(),
             _ => None,
         }
     }
 
-    /// Returns the hash of the name of this directory in its parent, or 0 if it is not known.
-    pub fn name_hash(&self) -> u64 {
+    /// Returns the parent, the hash of the name of this directory there, or 0 if it is not known, and how
+    /// often both have changed.
+    pub fn place(&self) -> Option<(NodeRef, u64, u64)> {
         match &self.body {
-            Body::Directory(directory) => directory.name_hash.load(Ordering::Relaxed),
-            _ => 0,
+            Body::Directory(directory) => {
+                let parent = directory.parent.look();
+                Some((parent.directory.upgrade()?, parent.name_hash, parent.changes))
+            }
+            _ => self.parent().map(|parent| (parent, 0, 0)),
         }
     }
 
     /// Sets the directory that this directory is in, and its name there.
-    pub fn set_parent(&self, new: StaticOrWeak<Node>, name: &[u8]) {
+    pub fn set_parent(&self, new: &NodeRef, name: &[u8]) {
         if let Body::Directory(directory) = &self.body {
-            directory.name_hash.store(hash_of(name), Ordering::Relaxed);
-            let _old = directory.parent.change().map(|mut parent| core::mem::replace(&mut *parent, new));
+            let (new, name_hash) = (new.downgrade(), hash_of(name));
+            // The old reference is dropped without the lock.
+            let _old = directory.parent.change().map(|mut parent| {
+                let changes = parent.changes + 1;
+                core::mem::replace(&mut *parent, Parent { directory: new, name_hash, changes })
+            });
         }
     }
 
@@ -82,13 +88,6 @@ impl Node {
     pub fn keep_parent(&self) {
         if let Body::Directory(directory) = &self.body {
             *directory.removed_from.lock() = self.parent();
-        }
-    }
-
-    fn take_removed_from(&mut self) -> Option<StaticOrArc<Node>> {
-        match &self.body {
-            Body::Directory(directory) => directory.removed_from.lock().take(),
-            _ => None,
         }
     }
 
@@ -122,18 +121,7 @@ impl Node {
     }
 }
 
-/// Removed directories may keep one another alive in a long chain. It is dropped one by one, without
-/// recursion.
-impl Drop for Node {
-    fn drop(&mut self) {
-        let mut above = self.take_removed_from();
-        while let Some(node) = above {
-            above = node.into_inner().and_then(|mut last| last.take_removed_from());
-        }
-    }
-}
-
-impl StaticOrArc<Node> {
+impl NodeRef {
     /// Returns the node called `name` in this directory.
     pub fn lookup(&self, name: &[u8]) -> Result<Self, Errno> {
         self.peek(&pin(), name).map(Cow::into_owned)
