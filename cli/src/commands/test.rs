@@ -27,6 +27,8 @@ enum Suite {
     Loom,
     /// The interpreter that checks every access
     Miri,
+    /// `radixvm bench` in guests: a limit for each call, every figure in short
+    Bench,
     /// Guests with every number of CPUs (with --nightly, or where it is named)
     Cpus,
     /// Random calls for hours (the same)

@@ -9,7 +9,7 @@ use crate::harness::{radixvm_within, scratch};
 /// Every how many of the tests run here.
 const EVERY: &str = "9";
 /// The least percentage of these that is free of conflicts.
-const FREE: usize = 70;
+const FREE: usize = 90;
 
 /// Returns the outcomes of `radixvm commute OPTIONS`, whose results must be the model's.
 fn outcomes(name: &str, options: &[&str]) -> Vec<Value> {

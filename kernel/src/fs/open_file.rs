@@ -32,17 +32,28 @@ const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
 /// The directory where a file was found, and its name there.
 type Place = (NodeRef, Vec<u8>);
 
+/// A position, on a cache line of its own.
+#[repr(align(64))]
+pub struct Position(SpinLock<u64>);
+
+impl Deref for Position {
+    type Target = SpinLock<u64>;
+    #[inline(always)]
+    fn deref(&self) -> &SpinLock<u64> {
+        &self.0
+    }
+}
+
 /// An open file. Its fields lie on other cache lines than the count of its references. Mappings and forks
 /// change that count, and reads of other processes, which share the open file, need the fields.
-#[repr(align(64))]
 pub struct OpenFile {
     node: NodeRef,
     place: Option<Place>,
     /// `O_*`. Relaxed: the flags order nothing.
     flags: AtomicU32,
     /// The position of the next read or write. It is locked during a transfer, so that threads do not read
-    /// the same bytes twice.
-    pub position: SpinLock<u64>,
+    /// the same bytes twice. Calls that name an offset use the open file meanwhile.
+    pub position: Position,
     /// Whether its contents count what keeps them open. It is kept here because every call asks.
     has_holders: bool,
 }
@@ -70,7 +81,7 @@ impl OpenFile {
         };
         let flags = AtomicU32::new(flags & !OPENING);
         let has_holders = node.content().is_some_and(|content| content.holders().is_some());
-        fallible::arc(Self { node, place, flags, position: SpinLock::new(0), has_holders })
+        fallible::arc(Self { node, place, flags, position: Position(SpinLock::new(0)), has_holders })
             .map(StaticOrArc::from)
     }
 
