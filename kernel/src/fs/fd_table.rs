@@ -31,6 +31,8 @@
 //! 2. A thread looks descriptors up in its own table only, of which it is a user. Others take the lock
 //!    ([`FdTable::get`]). So if the caller is the table's only user, no core is reading the slots without the
 //!    lock, and what it takes out goes at once. Otherwise it goes after a grace period of RCU.
+//!    Slots that a table of several threads has left are not changed any more, because its threads may be
+//!    reading them.
 //! 3. A thread that finds a file whose ends are closed looks again: the number is closed or has another file.
 //!    So no call reads or writes a pipe after its other end was told of the close, and a `dup2` onto an open
 //!    number is never seen as a number that is not open.
@@ -120,6 +122,9 @@ impl<'t> Writer<'t> {
         let Self { table, pin, room, shared, small } = self;
         drop(room);
         if let Some(slots) = shared {
+            if !table.is_alone() {
+                slots.note_readers();
+            }
             slots.leave(pin);
             lending::discard(slots, table.is_alone());
         }
@@ -153,14 +158,15 @@ impl FdTable {
         let pin = pin();
         let mut room = self.room.lock();
         let slots = self.slots(&pin);
-        let copy = Slots::new(slots.len())?;
+        let used = slots.used();
+        let copy = Slots::new(used)?;
         if slots.iter().any(|slot| slot.look() == Found::Reserved) {
             copy.copy_from(&pin, slots, is_open);
             drop(room);
             return Self::of(copy, None);
         }
         if room.is_none() {
-            *room = Some(Slots::new(slots.len())?);
+            *room = Some(Slots::new(used)?);
         }
         let shared = lending::get(&pin, &self.slots).map(Slots::shared);
         drop(room);
@@ -402,7 +408,8 @@ impl FdTable {
     fn next(&self, from: usize, is: impl Fn(&Slot) -> bool) -> Option<usize> {
         let pin = pin();
         let _lock = self.room.lock();
-        self.slots(&pin).iter().skip(from).position(is).map(|at| from + at)
+        let slots = self.slots(&pin);
+        (from..slots.len()).find(|&fd| slots.get(fd).is_some_and(&is))
     }
 }
 

@@ -20,7 +20,7 @@
 //!    the lock of a directory that is replaced, comes before.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::Errno;
 use abi::file::RENAME_NOREPLACE;
@@ -32,6 +32,7 @@ use super::directory::{self, Change, Entry};
 use super::memory_file::MemoryFile;
 use super::node::{Node, NodeRef, Volume};
 use super::path::Found;
+use crate::arch;
 use crate::mm::{epoch, fallible};
 
 static TREE: SpinLock<()> = SpinLock::new(());
@@ -156,20 +157,23 @@ pub fn unlink(at: &Found<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Directories that one core may remove before it frees them: each has some 1.5 KiB, and Refcache frees 128
+/// Directories that all cores may remove before they free them: each has some 1.5 KiB, and Refcache frees 128
 /// at a tick.
-const MANY: u32 = 1024;
+const MANY: usize = 4096;
+/// The same for one core, however many there are, so that epochs that it forces are for many directories.
+const MANY_OF_ONE: usize = 256;
 /// Per core, the directories that it has removed since it freed them. Relaxed: a hint.
-static REMOVED: AllCores<AtomicU32> =
-    AllCores::new([const { CachePadded::new(AtomicU32::new(0)) }; MAX_CORES]);
+static REMOVED: AllCores<AtomicUsize> =
+    AllCores::new([const { CachePadded::new(AtomicUsize::new(0)) }; MAX_CORES]);
 
 /// Frees removed directories if this core has removed many. Called without a lock. The caller does not use
 /// what it has looked up any more.
 pub fn free_directories() {
     let removed = REMOVED.of(pin().core());
-    if removed.load(Ordering::Relaxed) >= MANY {
+    let own = removed.load(Ordering::Relaxed);
+    if own >= (MANY / arch::cores()).max(MANY_OF_ONE) {
         removed.store(0, Ordering::Relaxed);
-        epoch::settle();
+        epoch::free_own(own);
     }
 }
 

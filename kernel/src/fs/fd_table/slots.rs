@@ -15,7 +15,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use abi::Errno;
 use percore::Pinned;
@@ -48,6 +48,8 @@ pub(super) struct Slots {
     end: AtomicUsize,
     /// The exact number of tables that have them. Their files are closed when the last one has left.
     tables: AtomicUsize,
+    /// Set if threads of a table that has left may still be reading them. Relaxed: `tables` orders it.
+    is_read: AtomicBool,
 }
 
 impl Slots {
@@ -60,7 +62,8 @@ impl Slots {
         let mut lines = fallible::empty(count)?;
         lines.resize_with(count, || Line([const { Slot::new() }; IN_LINE]));
         let lines = lines.into_boxed_slice();
-        fallible::arc(Self { lines, end: AtomicUsize::new(0), tables: AtomicUsize::new(1) })
+        let (end, tables, is_read) = (AtomicUsize::new(0), AtomicUsize::new(1), AtomicBool::new(false));
+        fallible::arc(Self { lines, end, tables, is_read })
     }
 
     /// Returns the slot of `fd`, or `None` if the table is smaller.
@@ -86,16 +89,27 @@ impl Slots {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Returns the slots of these descriptors.
+    /// Returns the number of descriptors up to the last one in use.
+    pub fn used(&self) -> usize {
+        let is_used = |&fd: &usize| self.get(fd).is_some_and(|slot| slot.look() != Found::Free);
+        (0..self.len()).rev().find(is_used).map_or(0, |last| last + 1)
+    }
+
+    /// Returns the slots of all descriptors that were ever used.
     pub fn iter(&self) -> impl Iterator<Item = &Slot> {
         (0..self.len()).filter_map(|fd| self.get(fd))
     }
 
-    /// Returns whether one table has them alone. Called with the lock of a table that has them, so that no
-    /// other table can begin to share them if it is true.
+    /// Returns whether one table has them alone, and no thread of another reads them. Called with the lock of
+    /// a table that has them, so that no other table can begin to share them if it is true.
     pub fn is_exclusive(&self) -> bool {
         // Acquire: pairs with the Release in `leave`. The other tables are done with them.
-        self.tables.load(Ordering::Acquire) == 1
+        self.tables.load(Ordering::Acquire) == 1 && !self.is_read.load(Ordering::Relaxed)
+    }
+
+    /// Notes that other threads of the caller's table, which is about to leave, may be reading them.
+    pub fn note_readers(&self) {
+        self.is_read.store(true, Ordering::Relaxed);
     }
 
     /// Counts one more table, which gets this reference. The caller's table has them.
