@@ -82,7 +82,9 @@ impl Executor {
             Op::Stat | Op::Fstat if result == 0 => {
                 let size =
                     if self.stat.st_mode & libc::S_IFMT == libc::S_IFIFO { 0 } else { self.stat.st_size };
-                values.extend([self.stat.st_ino as i64, self.stat.st_nlink as i64, size]);
+                // A pipe and a file in memory may have the same inode number on Linux, but not on one device.
+                let number = (self.stat.st_dev as i64) << 40 ^ self.stat.st_ino as i64;
+                values.extend([number, self.stat.st_nlink as i64, size]);
             }
             Op::Read | Op::Pread if result > 0 => values.push(self.buffer[0].into()),
             Op::Pipe if result == 0 => values.extend(self.ends.map(i64::from)),
