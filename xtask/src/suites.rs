@@ -17,8 +17,8 @@ use crate::{check, failures, mutants, root};
 struct Suite {
     name: &'static str,
     /// Whether it runs beside the others. Guests leave cores idle while they boot and wait. Loom, Miri and
-    /// the fuzz drivers use them, have target folders of their own, and ask no clock. The benchmarks are
-    /// guests too, but compile nothing that others compile, and count instructions of one CPU mostly.
+    /// the fuzz drivers use them, have target folders of their own, and ask no clock. The benchmarks boot
+    /// guests, one at a time, when these have ended.
     beside: bool,
     run: Run,
 }

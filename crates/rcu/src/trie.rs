@@ -223,7 +223,7 @@ pub struct Trie<V> {
     frozen: AtomicBool,
     /// The stamp if no slot has one. It is set with all locks held.
     stamp: AtomicU64,
-    /// Odd while all stamps are set, and then higher.
+    /// Twice the number of calls of [`Trie::set_stamp`], and one more during a call.
     settings: AtomicU64,
 }
 
@@ -233,16 +233,16 @@ unsafe impl<V: Send> Send for Trie<V> {}
 unsafe impl<V: Send + Sync> Sync for Trie<V> {}
 
 impl<V> Trie<V> {
-    /// Makes a trie without values.
+    /// Makes a trie without values, with this stamp.
     ///
     /// # Errors
     /// If there is no memory.
-    pub fn try_new() -> Result<Self, OutOfMemory> {
+    pub fn try_new(stamp: u64) -> Result<Self, OutOfMemory> {
         let mut root = Vec::new();
         root.try_reserve_exact(FAN).map_err(|_| OutOfMemory)?;
         root.extend((0..FAN).map(|_| Line(RootSlot::new())));
         let root = root.into_boxed_slice().try_into().map_err(|_| OutOfMemory)?;
-        let (stamp, settings) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (stamp, settings) = (AtomicU64::new(stamp), AtomicU64::new(0));
         Ok(Self { root, frozen: AtomicBool::new(false), stamp, settings })
     }
 

@@ -35,7 +35,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let domain = Domain::new(Config { cores: CORES, batch: 64, bound: 1000 });
-        Self { domain, trie: Trie::try_new().unwrap(), live: Arc::default() }
+        Self { domain, trie: Trie::try_new(3).unwrap(), live: Arc::default() }
     }
 
     fn spare(&self, hash: u64, name: u64, version: u64) -> Spare<Value> {
@@ -311,7 +311,6 @@ fn a_change_is_for_its_hash() {
 fn the_latest_stamp_is_told() {
     let change = |world: &World, pin: &Pinned, digit: u64, stamp| world.change(pin, digit << 56).stamp(stamp);
     alone(|world, pin| {
-        world.trie.set_stamp(3);
         assert_eq!(world.trie.stamp(), 3);
         change(world, pin, 1, 7);
         change(world, pin, 2, 5);

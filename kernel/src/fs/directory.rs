@@ -59,9 +59,7 @@ impl Entries {
     /// # Errors
     /// ENOMEM.
     pub fn new(changed_ns: u64) -> Result<Self, Errno> {
-        let names = Trie::try_new().map_err(|_| Errno::ENOMEM)?;
-        names.set_stamp(changed_ns);
-        Ok(Self(names))
+        Trie::try_new(changed_ns).map(Self).map_err(|_| Errno::ENOMEM)
     }
 
     /// Makes the names immutable: listings then take no lock either.

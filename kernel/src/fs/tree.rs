@@ -14,10 +14,11 @@
 //! 2. A directory that was removed has no links and is empty. Both are checked and set with all its names
 //!    locked, so nothing is ever added to it again (ENOENT).
 //! 3. A node loses the reference of its name after a grace period of RCU, because look-ups use it uncounted.
-//! 4. A name that `rename` moves is found at one of its two places at each moment, and `..` of a directory
-//!    leads to that place: look-ups of both names wait while it is at both. That takes two
-//!    stores, the directory's new parent, and perhaps an allocation. All else that may fail or wait, such as
-//!    the lock of a directory that is replaced, comes before.
+//! 4. A name that `rename` moves is found at one of its two places at each moment: look-ups of both names
+//!    wait while it is at both. That takes two stores, the directory's new parent, and perhaps an allocation.
+//!    All else that may fail or wait, such as the lock of a directory that is replaced, comes before. `..`
+//!    leads to the new place when the wait is over. A look-up that began before may still be led to the old
+//!    one.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -157,10 +158,10 @@ pub fn unlink(at: &Found<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Directories that all cores may remove before they free them: each has some 1.5 KiB, and Refcache frees 128
-/// at a tick.
+/// Removed directories that all cores together may leave to the ticks of Refcache. Each has some 1.5 KiB, and
+/// a tick frees 128.
 const MANY: usize = 4096;
-/// The same for one core, however many there are, so that epochs that it forces are for many directories.
+/// The least part of them that one core has, so that the epochs that it forces are for many directories.
 const MANY_OF_ONE: usize = 256;
 /// Per core, the directories that it has removed since it freed them. Relaxed: a hint.
 static REMOVED: AllCores<AtomicUsize> =

@@ -53,7 +53,7 @@ fn explore(preemptions: usize, model: impl Fn(Core) + Send + Sync + 'static) {
     builder.preemption_bound = Some(preemptions);
     builder.check(move || {
         let domain = Domain::new(Config { cores: 2, batch: 4, bound: 100 });
-        let shared = Arc::new(Shared { domain, trie: Trie::try_new().unwrap() });
+        let shared = Arc::new(Shared { domain, trie: Trie::try_new(0).unwrap() });
         let first = Core::new(&shared, 0);
         (0..2).for_each(|core| {
             let core = Core::new(&shared, core);
