@@ -1,5 +1,6 @@
 /* Files that were removed leave their room to others at once: to a writer and to a shared mapping that need
- * it, and statfs counts it. A writer finds it also if the machine sleeps in between.
+ * it, and statfs counts it. A writer finds it also if the machine sleeps in between, or if the file was
+ * mapped.
  *
  * room ROUNDS */
 #define _GNU_SOURCE
@@ -65,6 +66,22 @@ static void touch_mapped(void)
     must(munmap(at, PAGE) == 0 && close(fd) == 0 && unlink("/tmp/mapped") == 0, "munmap");
 }
 
+/* Maps a file that has all the room, and removes it before or after it is unmapped. */
+static void remove_mapped(long room, int unmap_first)
+{
+    must(fill("/tmp/all", room - SLACK) >= room - SLACK, "as much room as before a mapping");
+    int fd = open("/tmp/all", O_RDWR);
+    char *at = mmap(NULL, room - SLACK, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    must(fd >= 0 && at != MAP_FAILED && close(fd) == 0, "mmap");
+    for (long byte = 0; byte < room - SLACK; byte += PAGE)
+        at[byte] = 1;
+    if (!unmap_first)
+        must(unlink("/tmp/all") == 0, "unlink");
+    must(munmap(at, room - SLACK) == 0, "munmap");
+    if (unmap_first)
+        must(unlink("/tmp/all") == 0, "unlink");
+}
+
 int main(int argc, char **argv)
 {
     long rounds = argc == 2 ? atol(argv[1]) : 0;
@@ -89,6 +106,8 @@ int main(int argc, char **argv)
     must(unlink("/tmp/old") == 0, "unlink");
     for (long round = 0; round < rounds; round++)
         touch_mapped();
+    for (long round = 0; round < 2 * rounds; round++)
+        remove_mapped(room, round % 2);
     puts("room: done");
     return 0;
 }

@@ -10,7 +10,9 @@ use abi::Errno;
 use percore::{AllCores, MAX_CORES, Pinned};
 use sync::CachePadded;
 
+use super::page_cache;
 use crate::arch;
+use crate::mm::epoch;
 
 const BATCH: u64 = 64;
 
@@ -38,6 +40,25 @@ pub fn numbers() -> (u64, u64) {
 /// Returns whether files may have more pages than those that cores have taken.
 pub fn has_room() -> bool {
     TAKEN.load(Ordering::Relaxed) < LIMIT.load(Ordering::Relaxed)
+}
+
+/// The ways to make room that a call has tried.
+#[derive(Default)]
+pub struct Room {
+    tried: usize,
+}
+
+impl Room {
+    /// Frees files that were removed, and at the second try also those of them that were mapped. Returns
+    /// whether there may be room now: if so, the caller tries its call again. The caller holds no lock.
+    pub fn make(&mut self) -> bool {
+        self.tried += 1;
+        match self.tried {
+            1 => epoch::free_removed() || self.make(),
+            2 => page_cache::free_removed_mapped(),
+            _ => false,
+        }
+    }
 }
 
 /// Charges a page to this core's reserve.

@@ -35,7 +35,8 @@ impl Source {
     /// # Errors
     /// ENODEV if the file has no pages.
     pub fn of(file: &StaticOrArc<OpenFile>) -> Result<Self, Errno> {
-        file.pages().map(|_| Self::File(file.clone())).ok_or(Errno::ENODEV)
+        file.pages().ok_or(Errno::ENODEV)?.note_mapped();
+        Ok(Self::File(file.clone()))
     }
 
     /// Returns the pages that it shows.

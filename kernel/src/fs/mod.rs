@@ -53,7 +53,7 @@ use abi::Errno;
 use percore::pin;
 use sync::SetOnce;
 
-pub use budget::{has_room, numbers as budget};
+pub use budget::{Room, has_room, numbers as budget};
 pub use console::{input_arrived, on_input};
 pub use executable::Executable;
 pub use fd_table::{FdTable, MAX_FILES, Reserved};

@@ -240,12 +240,21 @@ impl Node {
 
     /// Counts one name less.
     pub fn remove_link(&self) {
-        self.status.links.fetch_sub(1, Ordering::Relaxed);
+        if self.status.links.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.note_nameless();
+        }
     }
 
     /// Sets the number of names to 0.
     pub fn forget_links(&self) {
         self.status.links.store(0, Ordering::Relaxed);
+        self.note_nameless();
+    }
+
+    fn note_nameless(&self) {
+        if let Some(pages) = self.content().and_then(Content::pages) {
+            pages.note_nameless();
+        }
     }
 
     /// Returns what `stat` reports.

@@ -32,7 +32,7 @@ mod holes;
 mod length;
 mod seals;
 
-use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use abi::Errno;
 use abi::file::F_SEAL_SEAL;
@@ -47,7 +47,7 @@ use crate::bytes::{after, prefix, prefix_mut};
 use crate::mm::mappings::Mappings;
 use crate::mm::page_tree::{self, PageTree};
 use crate::mm::read_refs::Hold;
-use crate::mm::{frame_io, page_refs, user};
+use crate::mm::{epoch, frame_io, page_refs, user};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -82,7 +82,18 @@ pub struct PageCache {
     sharers: AtomicI64,
     /// The last scan in which [`Self::count_once`] counted it. Relaxed: two scans at once may count it twice.
     counted_in: AtomicU64,
+    /// The events that have happened to the file: [`MAPPED`], [`NAMELESS`].
+    past: AtomicU8,
 }
+
+/// The file was mapped.
+const MAPPED: u8 = 1;
+/// The file has lost its last name, or never had one.
+const NAMELESS: u8 = 2;
+
+/// The number of files for which both is true, and whose pages count against the budget: those of the last
+/// mapping stay for some epochs. Relaxed, as the flags: a hint.
+static REMOVED_MAPPED: AtomicUsize = AtomicUsize::new(0);
 
 /// The next name. Relaxed: only uniqueness matters.
 static NEXT_NAME: AtomicU64 = AtomicU64::new(1);
@@ -115,6 +126,28 @@ impl PageCache {
             name: AtomicU64::new(0),
             sharers: AtomicI64::new(0),
             counted_in: AtomicU64::new(0),
+            past: AtomicU8::new(0),
+        }
+    }
+
+    /// Notes that the file is mapped.
+    pub fn note_mapped(&self) {
+        self.note(MAPPED);
+    }
+
+    /// Notes that the file has no name.
+    pub fn note_nameless(&self) {
+        self.note(NAMELESS);
+    }
+
+    fn note(&self, event: u8) {
+        let is_known = |past: u8| past & event != 0;
+        if !matches!(self.kind, Kind::File) || is_known(self.past.load(Ordering::Relaxed)) {
+            return;
+        }
+        let past = self.past.fetch_or(event, Ordering::Relaxed);
+        if !is_known(past) && past | event == MAPPED | NAMELESS {
+            REMOVED_MAPPED.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -288,6 +321,16 @@ impl PageCache {
         }
         Ok(done)
     }
+}
+
+/// Frees removed files whose last mapping is gone, and returns whether there may be any. The caller holds no
+/// lock.
+pub(super) fn free_removed_mapped() -> bool {
+    let may_be = REMOVED_MAPPED.load(Ordering::Relaxed) > 0 && epoch::may_reclaim();
+    if may_be {
+        epoch::free_unmapped();
+    }
+    may_be
 }
 
 /// Returns the number of pages that hold `len` bytes.

@@ -237,7 +237,7 @@ pub fn free_removed() -> bool {
             break;
         }
     }
-    while remains::free_piece() && Above::pause() {}
+    free_remains();
     true
 }
 
@@ -261,18 +261,35 @@ pub fn settle() {
 /// Forces as many epochs as it takes to free `objects` that this core has released, in pieces between which
 /// other tasks run. It does not wait for objects of others. The caller holds no lock.
 pub fn free_own(objects: usize) {
-    free_removed();
     // Each object has two headers to review.
-    let epochs = LIFE_AFTER_DEATH + (2 * objects).div_ceil(REVIEW_BUDGET) as u64;
-    let (end, hurrying) = (domain().epoch() + epochs, hurrying(|| domain().epoch()));
-    let go_on = || domain().epoch() < end && hurrying();
+    force(LIFE_AFTER_DEATH + (2 * objects).div_ceil(REVIEW_BUDGET) as u64);
+}
+
+/// Frees files whose last mapping is gone, in the same way: the mapping, then what it has mapped, then the
+/// open file. They are reviewed after what is dead already.
+pub fn free_unmapped() {
+    force(2 * LIFE_AFTER_DEATH + (2 * domain().garbage()).div_ceil(REVIEW_BUDGET) as u64);
+    free_removed();
+}
+
+fn force(epochs: u64) {
+    free_removed();
+    let end = domain().epoch() + epochs;
     loop {
         lending::keep(&pin());
-        domain().drain_while(&pin(), in_piece(&go_on));
+        // A second for each piece, because other tasks may have many slices in between.
+        let hurrying = hurrying(|| domain().epoch());
+        domain().drain_while(&pin(), in_piece(|| domain().epoch() < end && hurrying()));
         if !Above::is_asked() || !Above::pause() {
-            return;
+            break;
         }
     }
+    free_remains();
+}
+
+/// Frees what this core has released and frees in pieces. Other tasks run in between if that is due.
+fn free_remains() {
+    while remains::free_piece() && Above::pause() {}
 }
 
 /// Returns whether many objects wait to be freed, so that memory will come free soon.

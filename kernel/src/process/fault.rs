@@ -10,7 +10,7 @@ use super::reclaim::Reclaim;
 use super::signal::{self, Fate, Fault, Origin};
 use crate::arch::{self, TrapFrame, complaint};
 use crate::control::{self, Crash};
-use crate::fs;
+use crate::fs::{self, Room};
 use crate::mm::{epoch, user};
 use crate::sched::{self, Task};
 
@@ -54,12 +54,14 @@ fn resolve(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultEr
 /// have the room. Tries again in any case, since other cores may have made room.
 #[cold]
 fn retry_without_removed(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
-    if !fs::has_room() {
-        epoch::free_removed();
-    }
-    match task.space().fault(&pin(), address, access) {
-        Err(FaultError::OutOfMemory) => reclaim_and_retry(task, address, access),
-        fault => fault.map(drop),
+    let mut room = Room::default();
+    loop {
+        let makes_room = !fs::has_room() && room.make();
+        match task.space().fault(&pin(), address, access) {
+            Err(FaultError::OutOfMemory) => return reclaim_and_retry(task, address, access),
+            Err(FaultError::BeyondEnd) if makes_room => {}
+            fault => return fault.map(drop),
+        }
     }
 }
 

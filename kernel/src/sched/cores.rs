@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use percore::{CoreId, MAX_CORES};
 use sync::{CachePadded, SpinLock};
 
-use super::attention::Attention;
+use super::attention::{Attention, REAP};
 use super::list::{Chain, Link, TaskList};
 use super::timers::Timers;
 use super::{Departure, Task};
@@ -42,6 +42,8 @@ pub struct Core {
     pub idle_flow: SpinLock<Option<Suspended>>,
     /// Tasks that have exited and wait to be freed.
     pub dead: SpinLock<TaskList<RunChain>>,
+    /// Set while a task that frees what this core has left waits for its next turn.
+    has_reaper: AtomicBool,
 }
 
 /// The fields that other cores read and write when they give this core tasks, or take some.
@@ -84,7 +86,29 @@ impl Core {
             departure: SpinLock::new(Departure::Idle),
             idle_flow: SpinLock::new(None),
             dead: SpinLock::new(TaskList::new()),
+            has_reaper: AtomicBool::new(false),
         }
+    }
+
+    /// Returns whether a task that waits for its next turn will free what this core has left.
+    pub fn has_reaper(&self) -> bool {
+        // SeqCst: see `resume_reaping`.
+        self.has_reaper.load(Ordering::SeqCst)
+    }
+
+    /// Leaves what this core has to free to the caller, which waits for its next turn. Returns whether there
+    /// is something that is not left to another task yet. Then the caller calls [`Self::resume_reaping`]
+    /// afterwards.
+    pub fn postpone_reaping(&self) -> bool {
+        self.attention.has(REAP) && !self.has_reaper.swap(true, Ordering::SeqCst)
+    }
+
+    /// Makes this core free what it has left. Called by the task for which it waited, perhaps on another
+    /// core.
+    pub fn resume_reaping(&self) {
+        // SeqCst, before the reason is raised: a core that takes the reason sees that no task frees it later.
+        self.has_reaper.store(false, Ordering::SeqCst);
+        self.attention.raise(REAP);
     }
 
     /// Returns the number of tasks that wait here. A hint for balancing, exact for a core that pushed before.

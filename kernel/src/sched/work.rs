@@ -7,7 +7,7 @@ use super::attention::{INPUT, REAP, RESCHEDULE, TIMER};
 use super::cores;
 use super::{Task, switch, timers};
 use crate::above::Above;
-use crate::arch::{TrapFrame, interrupts, with_current};
+use crate::arch::{self, TrapFrame, interrupts, with_current};
 use crate::counters::{Counter, bump};
 use crate::mm;
 
@@ -40,7 +40,7 @@ fn needs_attention() -> bool {
 fn serve(frame: &mut TrapFrame) {
     let turn_is_over = serve_core();
     if turn_is_over {
-        switch::yield_now();
+        let_others_run();
     }
     let reasons = with_current(|task| task.attention.any());
     if reasons == Some(true) {
@@ -76,7 +76,21 @@ pub fn serve_core() -> bool {
 /// way to user mode.
 pub fn give_way() {
     serve_core();
+    let_others_run();
+}
+
+/// Lets other tasks run. If this core has something left to free, this task frees it in its next turn, and
+/// the others do not wait for that.
+fn let_others_run() {
+    let core = arch::core();
+    let reaps = cores::of(core).postpone_reaping();
     switch::yield_now();
+    if reaps {
+        cores::of(core).resume_reaping();
+        if core != arch::core() {
+            arch::send_reschedule(core);
+        }
+    }
 }
 
 /// Wakes sleepers. Returns whether it was a tick.
@@ -91,15 +105,16 @@ fn ring() -> bool {
 }
 
 /// Frees tasks that have exited on this core, with their stacks, a piece of the spaces to which it dropped
-/// the last reference, and a piece of the files that it removed. The rest follows before any task of this
-/// core returns to user mode.
+/// the last reference, and a piece of the files that it removed. The rest follows before the task returns to
+/// user mode. Another task of this core that has begun with these pieces is left to go on.
 pub fn reap() {
     loop {
         let dead: Option<Arc<Task>> = cores::mine().dead.lock().pop();
         let Some(dead) = dead else { break };
         drop(dead);
     }
-    if mm::remains::free_piece() | mm::epoch::free_ripe() {
+    let is_left_to_another = cores::mine().has_reaper() && with_current(|_| ()).is_some();
+    if !is_left_to_another && mm::remains::free_piece() | mm::epoch::free_ripe() {
         super::attention::raise(REAP);
     }
 }

@@ -6,8 +6,8 @@ use abi::file::*;
 use super::{Call, Outcome};
 use crate::fs::memory_file::MemoryFile;
 use crate::fs::node::Volume;
-use crate::fs::{OpenFile, tree};
-use crate::mm::epoch;
+use crate::fs::page_cache::PageCache;
+use crate::fs::{OpenFile, Room, tree};
 use crate::mm::fallible;
 use crate::mm::user;
 use crate::process::retry;
@@ -46,14 +46,22 @@ pub fn fallocate(call: &mut Call<'_>) -> Outcome {
     };
     const HOLE: u64 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
     match mode {
-        0 => match retry(|| pages.reserve(at, len)) {
-            Err(Errno::ENOSPC) if epoch::free_removed() => retry(|| pages.reserve(at, len))?,
-            reserved => reserved?,
-        },
+        0 => reserve(pages, at, len)?,
         FALLOC_FL_KEEP_SIZE => pages.check_extension(at, len)?,
         HOLE => pages.punch(at, len)?,
         _ => return Err(Errno::EOPNOTSUPP),
     }
     file.node().touch();
     Ok(0)
+}
+
+/// Allocates pages for a range of a file, once there is room.
+fn reserve(pages: &PageCache, at: u64, len: u64) -> Result<(), Errno> {
+    let mut room = Room::default();
+    loop {
+        match retry(|| pages.reserve(at, len)) {
+            Err(Errno::ENOSPC) if room.make() => {}
+            reserved => return reserved,
+        }
+    }
 }

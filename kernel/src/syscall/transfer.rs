@@ -7,10 +7,10 @@ use abi::file::{IoVec, POLLERR, POLLIN, POLLOUT};
 use vm::{Access, PageNum, VirtAddr};
 
 use crate::bytes::{prefix, prefix_mut, tail};
-use crate::fs::OpenFile;
 use crate::fs::buffers::Buffers;
 use crate::fs::content::{Content, WriteAt};
 use crate::fs::page_cache::{PAGE, PageCache};
+use crate::fs::{OpenFile, Room};
 use crate::mm::{epoch, fallible, read_refs, user};
 use crate::process::{fault, retry, retry_on_enomem, under_lock};
 use crate::sched;
@@ -135,25 +135,20 @@ fn in_pieces(
     buffers: &mut Buffers,
     mut transfer: impl FnMut(&mut Buffers, usize) -> Result<usize, Errno>,
 ) -> Result<usize, Errno> {
-    let (mut done, mut tried) = (0, None);
+    let (mut done, mut room) = (0, Room::default());
     loop {
         match retry(|| transfer(buffers, done)) {
-            Ok(len) if len > 0 && buffers.take_stopped() => done += len,
+            Ok(len) if len > 0 && buffers.take_stopped() => (done, room) = (done + len, Room::default()),
             Ok(len) => return Ok(done + len),
             // Another task changes the file's length, also in pieces.
             Err(Errno::EBUSY) => sched::give_way(),
-            Err(Errno::ENOSPC) if made_room(&mut tried, done) => {}
+            Err(Errno::ENOSPC) if room.make() => {}
             Err(error) => return partial(done, error),
         }
         if !sched::pause() {
             return partial(done, Errno::EINTR);
         }
     }
-}
-
-/// Frees removed files, unless it did so when as many bytes were done. Returns whether there may be room now.
-fn made_room(tried: &mut Option<usize>, done: usize) -> bool {
-    tried.replace(done) != Some(done) && epoch::free_removed()
 }
 
 /// Returns `at` if the bytes from there on end at a valid offset.
@@ -173,16 +168,16 @@ pub fn copy(
     wait: bool,
 ) -> Result<usize, Errno> {
     let mut bounce = bounce(0, len)?;
-    let (mut done, mut tried) = (0, None);
+    let (mut done, mut room) = (0, Room::default());
     while done < len {
         let want = bounce.len().min(len - done);
         let got = source.read(at.saturating_add(done as u64), prefix_mut(&mut bounce, want as u64), false);
         match got.and_then(|got| retry(|| sink.write(advanced(to, done), prefix(&bounce, got as u64), wait)))
         {
-            Ok(put) if put == want => done += put,
+            Ok(put) if put == want => (done, room) = (done + put, Room::default()),
             Ok(put) => return Ok(done + put),
             Err(Errno::EBUSY) => sched::give_way(),
-            Err(Errno::ENOSPC) if made_room(&mut tried, done) => {}
+            Err(Errno::ENOSPC) if room.make() => {}
             Err(error) => return partial(done, error),
         }
         if !sched::pause() {

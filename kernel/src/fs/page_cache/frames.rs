@@ -2,12 +2,13 @@
 
 use alloc::boxed::Box;
 use core::mem::{self, MaybeUninit};
+use core::sync::atomic::Ordering;
 
 use abi::Errno;
 use percore::{Pinned, pin};
 use vm::{BackingNum, Copies, FrameNum, PageRange};
 
-use super::{Kind, PAGE, PageCache};
+use super::{Kind, MAPPED, NAMELESS, PAGE, PageCache, REMOVED_MAPPED};
 use crate::bytes::prefix;
 use crate::bytes::tail;
 use crate::counters::{self, Counter};
@@ -140,6 +141,9 @@ impl Drop for PageCache {
     /// Frees a large tree in pieces, later. The task that closes a file last may run on a core that is
     /// leaving the epochs, so this brings it online.
     fn drop(&mut self) {
+        if *self.past.get_mut() == MAPPED | NAMELESS {
+            REMOVED_MAPPED.fetch_sub(1, Ordering::Relaxed);
+        }
         let pages = mem::replace(&mut self.pages, PageTree::new());
         let kind = mem::replace(&mut self.kind, Kind::Anonymous);
         let place = if pages.is_small() { None } else { fallible::boxed(MaybeUninit::uninit()).ok() };
