@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MANY = 300, READERS = 2 };
+enum { MANY = 300, THREADS = 5 };
 
 static atomic_bool done;
 /* The number of moves that have begun. */
@@ -99,17 +99,44 @@ static void *crowd(void *unused)
     return NULL;
 }
 
+/* Files move between two directories in opposite directions, also into one that comes and goes. */
+static void *outwards(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&done)) {
+        must("out and back", rename("out", "inner/out") == 0 && rename("inner/out", "out") == 0);
+        must("a directory that comes", mkdir("inner/short", 0755) == 0 || errno == EEXIST);
+        must("a directory that goes", rmdir("inner/short") == 0 || errno == ENOTEMPTY);
+    }
+    return NULL;
+}
+
+static void *inwards(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&done)) {
+        must("in", rename("inner/in", "in") == 0);
+        int is_there = rename("in", "inner/short/in") == 0;
+        must("into a directory that goes", is_there || errno == ENOENT);
+        must("back", rename(is_there ? "inner/short/in" : "in", "inner/in") == 0);
+    }
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
     long rounds = argc > 1 ? atol(argv[1]) : 1000;
-    pthread_t threads[READERS + 1];
+    void *(*runs[THREADS])(void *) = { crowd, reader, reader, outwards, inwards };
+    pthread_t threads[THREADS];
     must("mkdir", mkdir("/tmp/name_race", 0755) == 0 && chdir("/tmp/name_race") == 0 && mkdir("inner", 0755) == 0);
     make("stays");
     make("replaced");
     make("here");
+    make("out");
+    make("inner/in");
     must("a directory", mkdir("moving", 0755) == 0 && (moving = open("moving", O_RDONLY | O_DIRECTORY)) >= 0);
-    for (int i = 0; i <= READERS; i++)
-        must("pthread_create", pthread_create(&threads[i], NULL, i ? reader : crowd, NULL) == 0);
+    for (int i = 0; i < THREADS; i++)
+        must("pthread_create", pthread_create(&threads[i], NULL, runs[i], NULL) == 0);
     for (long round = 0; round < rounds; round++) {
         make("new");
         must("replace", rename("new", "replaced") == 0 && !is("new"));
@@ -118,8 +145,10 @@ int main(int argc, char **argv)
         must("move a directory", rename("moving", "inner/moved") == 0 && rename("inner/moved", "moving") == 0);
     }
     atomic_store(&done, 1);
-    for (int i = 0; i <= READERS; i++)
+    for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
+    must("those that crossed", unlink("out") == 0 && unlink("inner/in") == 0);
+    must("a directory that came", rmdir("inner/short") == 0 || errno == ENOENT);
     must("the directory", rmdir("moving") == 0 && close(moving) == 0);
     must("the rest", unlink("stays") == 0 && unlink("replaced") == 0 && unlink(rounds % 2 ? "inner/there" : "here") == 0);
     must("it is empty", rmdir("inner") == 0 && chdir("/") == 0 && rmdir("/tmp/name_race") == 0);

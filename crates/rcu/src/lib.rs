@@ -92,7 +92,7 @@ pub use handle::Handle;
 pub use local::Guard;
 pub use owned::{OutOfMemory, Owned};
 pub use queue::{Callback, Head};
-pub use trie::{Change, Moving, NotInserted, Spare, Trie, Values};
+pub use trie::{Change, Moving, NotInserted, NotLocked, Spare, Trie, Values};
 pub use word::{Counted, Found, LoanCell, Loaned, Removed, Word};
 
 /// The sizes of a [`Domain`].

@@ -97,6 +97,26 @@ impl fmt::Display for NotInserted {
 
 impl core::error::Error for NotInserted {}
 
+/// The error of [`Trie::try_change`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotLocked {
+    /// The trie is immutable.
+    Immutable,
+    /// Another writer, or a listing, has locked values whose hashes begin with the same digit.
+    Busy,
+}
+
+impl fmt::Display for NotLocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Immutable => "the trie is immutable",
+            Self::Busy => "another change is going on",
+        })
+    }
+}
+
+impl core::error::Error for NotLocked {}
+
 struct Leaf<V> {
     key: u64,
     value: V,
@@ -367,8 +387,37 @@ impl<V: Send + Sync + 'static> Trie<V> {
         let mut digits = hashes.map(|hash| digit(hash, FIRST));
         digits.sort_unstable();
         let lock = |digit: usize| self.root[digit].0.lock.lock();
-        let _first = lock(digits[0]);
-        let _second = (digits[0] != digits[1]).then(|| lock(digits[1]));
+        let first = lock(digits[0]);
+        let second = (digits[0] != digits[1]).then(|| lock(digits[1]));
+        self.locked(domain, pin, digits, (first, second))
+    }
+
+    /// Locks the values whose hashes begin with the same digit as `hash` for a change, if that takes no
+    /// waiting. For a caller that holds another lock, and may not wait for this one.
+    ///
+    /// # Errors
+    /// If it is immutable, or would have to wait.
+    ///
+    /// # Safety
+    /// As for [`change`](Self::change).
+    pub unsafe fn try_change<'a>(
+        &'a self,
+        domain: &'a Domain,
+        pin: &'a Pinned,
+        hash: u64,
+    ) -> Result<Change<'a, V>, NotLocked> {
+        let digit = digit(hash, FIRST);
+        let lock = self.root[digit].0.lock.try_lock().ok_or(NotLocked::Busy)?;
+        self.locked(domain, pin, [digit; 2], (lock, None)).ok_or(NotLocked::Immutable)
+    }
+
+    fn locked<'a>(
+        &'a self,
+        domain: &'a Domain,
+        pin: &'a Pinned,
+        digits: [usize; 2],
+        (_first, _second): (SpinGuard<'a, ()>, Option<SpinGuard<'a, ()>>),
+    ) -> Option<Change<'a, V>> {
         // Relaxed: it is set with the locks held.
         let is_frozen = self.frozen.load(Ordering::Relaxed);
         (!is_frozen).then_some(Change { trie: self, domain, pin, digits, _first, _second })

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use abi::Errno;
 use percore::{Pinned, pin};
-use rcu::{Moving, NotInserted, Spare, Trie};
+use rcu::{Moving, NotInserted, NotLocked, Spare, Trie};
 
 use super::node::NodeRef;
 use crate::arch;
@@ -88,6 +88,18 @@ impl Entries {
     /// As above.
     pub fn change_two<'a>(&'a self, pin: &'a Pinned, names: [&[u8]; 2]) -> Result<Change<'a>, Errno> {
         lending::change(pin, &self.0, names.map(hash_of)).map(Change).ok_or(Errno::EROFS)
+    }
+
+    /// Locks the name for a change, or returns `None` if that takes waiting.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn try_change<'a>(&'a self, pin: &'a Pinned, name: &[u8]) -> Result<Option<Change<'a>>, Errno> {
+        match lending::try_change(pin, &self.0, hash_of(name)) {
+            Ok(change) => Ok(Some(Change(change))),
+            Err(NotLocked::Busy) => Ok(None),
+            Err(NotLocked::Immutable) => Err(Errno::EROFS),
+        }
     }
 
     /// Calls `retire` with all names locked, if there is none.

@@ -2,15 +2,16 @@
 //!
 //! | lock | guards | held by |
 //! |---|---|---|
-//! | [`TREE`] | the parent of each directory | removing or moving a name that may be a directory |
+//! | [`TREE`] | the parent of each directory | removing or moving a directory |
 //! | a sixteenth of a directory's names | its entries there | one change |
 //! | all names of a directory | also whether it takes new ones | one removal or listing |
 //!
 //! Looking names up takes no lock. The files that boot makes outside `/tmp` are immutable afterwards.
 //!
-//! 1. Only a holder of `TREE` locks names of several directories at once, so the order of the directories
-//!    does not matter. They are different ones: the replaced one is not above the moved one. Within a
-//!    directory, `rcu::Trie` has an order.
+//! 1. Only a holder of `TREE` waits for names of one directory while it has locked names of another. So the
+//!    order of the directories does not matter. They are different ones: the replaced one is not above the
+//!    moved one. A task that moves a file releases the names of the first directory if those of the second
+//!    are locked. Within a directory, `rcu::Trie` has an order.
 //! 2. A directory that was removed has no links and is empty. Both are checked and set with all its names
 //!    locked, so nothing is ever added to it again (ENOENT).
 //! 3. A node loses the reference of its name after a grace period of RCU, because look-ups use it uncounted.
@@ -25,9 +26,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::Errno;
 use abi::file::RENAME_NOREPLACE;
-use percore::{AllCores, MAX_CORES, pin};
+use percore::{AllCores, MAX_CORES, Pinned, pin};
 use rcu::Spare;
-use sync::{CachePadded, SpinLock};
+use sync::{CachePadded, SpinGuard, SpinLock};
 
 use super::directory::{self, Change, Entry};
 use super::memory_file::MemoryFile;
@@ -226,27 +227,62 @@ pub fn rename(from: &Found<'_>, to: &Found<'_>, flags: u32) -> Result<(), Errno>
         return Err(Errno::EXDEV);
     }
     from.parent.must_be_writable()?;
+    if flags & RENAME_NOREPLACE != 0 && to.node.is_some() {
+        return Err(Errno::EEXIST);
+    }
     if (from.slash || to.slash) && !node.is_directory() {
         return Err(Errno::ENOTDIR);
     }
-    let _tree = TREE.lock();
-    if node.is_directory() && is_inside(&to.parent, node) {
+    if node.is_directory() {
+        return move_directory(from, to, node, flags);
+    }
+    exchange(from, to, node, flags).map_err(|error| match error {
+        Errno::EISDIR if replaces_above(from, to, &TREE.lock()) => Errno::ENOTEMPTY,
+        error => error,
+    })
+}
+
+fn move_directory(from: &Found<'_>, to: &Found<'_>, node: &NodeRef, flags: u32) -> Result<(), Errno> {
+    let tree = TREE.lock();
+    if is_inside(&to.parent, node, &tree) {
         return Err(Errno::EINVAL);
     }
-    // Looked up again, because only now no directory moves.
-    if to.parent.lookup(&to.name).is_ok_and(|above| is_inside(&from.parent, &above)) {
+    if replaces_above(from, to, &tree) {
         return Err(Errno::ENOTEMPTY);
     }
     exchange(from, to, node, flags)
 }
 
+/// Locks the two names that a rename changes, the second one apart if it is in another directory. If `node`
+/// is a directory, the caller holds `TREE`.
+fn lock_names<'a>(
+    pin: &'a Pinned,
+    from: &'a Found<'_>,
+    to: &'a Found<'_>,
+    node: &NodeRef,
+) -> Result<(Change<'a>, Option<Change<'a>>), Errno> {
+    if from.parent.is(&to.parent) {
+        return Ok((from.parent.names()?.change_two(pin, [&from.name, &to.name])?, None));
+    }
+    loop {
+        let old = from.parent.change(pin, &from.name)?;
+        let names = to.parent.names()?;
+        let new = if node.is_directory() {
+            Some(names.change(pin, &to.name)?)
+        } else {
+            names.try_change(pin, &to.name)?
+        };
+        if new.is_some() {
+            return Ok((old, new));
+        }
+        drop(old);
+        percore::relax();
+    }
+}
+
 fn exchange(from: &Found<'_>, to: &Found<'_>, node: &NodeRef, flags: u32) -> Result<(), Errno> {
     let pin = pin();
-    let (mut old, mut elsewhere) = if from.parent.is(&to.parent) {
-        (from.parent.names()?.change_two(&pin, [&from.name, &to.name])?, None)
-    } else {
-        (from.parent.change(&pin, &from.name)?, Some(to.parent.change(&pin, &to.name)?))
-    };
+    let (mut old, mut elsewhere) = lock_names(&pin, from, to, node)?;
     if !old.get(&from.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
     }
@@ -299,8 +335,14 @@ fn give_up_victim(
     Ok(Some(entry))
 }
 
-/// Returns whether `directory` is `above` or somewhere below it. The caller holds `TREE`.
-fn is_inside(directory: &NodeRef, above: &NodeRef) -> bool {
+/// Returns whether the node called `to` is the directory of `from` or one above it. It is looked up again,
+/// because only now no directory moves.
+fn replaces_above(from: &Found<'_>, to: &Found<'_>, tree: &SpinGuard<'_, ()>) -> bool {
+    to.parent.lookup(&to.name).is_ok_and(|node| is_inside(&from.parent, &node, tree))
+}
+
+/// Returns whether `directory` is `above` or somewhere below it, while [`TREE`] is locked.
+fn is_inside(directory: &NodeRef, above: &NodeRef, _tree: &SpinGuard<'_, ()>) -> bool {
     let mut at = directory.clone();
     loop {
         if at.is(above) {

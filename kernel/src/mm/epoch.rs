@@ -220,12 +220,16 @@ pub fn drain() {
     domain().drain_while(&pin(), hurrying(|| domain().epoch()));
 }
 
-/// Frees removed files that wait only for look-ups to end. Returns whether there were any. It does not wait
-/// for files that are removed meanwhile. Other tasks run in between if that is due. Fails at once inside
-/// [`without_reclaim`], otherwise the caller holds no lock.
+/// Frees removed files that wait only for look-ups to end, and what this core frees in pieces. Returns
+/// whether there were any. It does not wait for files that are removed meanwhile. Other tasks run in between
+/// if that is due. Fails at once inside [`without_reclaim`], otherwise the caller holds no lock.
 pub fn free_removed() -> bool {
-    if !may_reclaim() || rcu().backlog() == 0 {
+    if !may_reclaim() {
         return false;
+    }
+    let had_remains = free_remains();
+    if rcu().backlog() == 0 {
+        return had_remains;
     }
     lending::keep(&pin());
     // The first grace period ends the look-ups, and in the second every core frees the files that it removed.
@@ -287,9 +291,12 @@ fn force(epochs: u64) {
     free_remains();
 }
 
-/// Frees what this core has released and frees in pieces. Other tasks run in between if that is due.
-fn free_remains() {
+/// Frees what this core frees in pieces, and returns whether there was any. Other tasks run in between if
+/// that is due. The caller holds no lock.
+pub fn free_remains() -> bool {
+    let had_any = remains::has_any();
     while remains::free_piece() && Above::pause() {}
+    had_any
 }
 
 /// Returns whether many objects wait to be freed, so that memory will come free soon.

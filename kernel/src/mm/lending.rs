@@ -19,7 +19,7 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 
 use percore::{AllCores, MAX_CORES, Pinned, pin};
-use rcu::{Change, Counted, LoanCell, Loaned, Removed, Trie, Word};
+use rcu::{Change, Counted, LoanCell, Loaned, NotLocked, Removed, Trie, Word};
 use sync::CachePadded;
 
 use super::Files;
@@ -132,4 +132,17 @@ pub fn change<'a, V: Send + Sync + 'static>(
 ) -> Option<Change<'a, V>> {
     // SAFETY: the kernel has one domain. See `find`.
     unsafe { trie.change(rcu(), pin, hashes) }
+}
+
+/// Does the same for one hash, if that takes no waiting.
+///
+/// # Errors
+/// If it is immutable, or another task has locked it.
+pub fn try_change<'a, V: Send + Sync + 'static>(
+    pin: &'a Pinned,
+    trie: &'a Trie<V>,
+    hash: u64,
+) -> Result<Change<'a, V>, NotLocked> {
+    // SAFETY: as above.
+    unsafe { trie.try_change(rcu(), pin, hash) }
 }

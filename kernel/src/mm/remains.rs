@@ -45,6 +45,11 @@ fn take(pin: &Pinned) -> Option<Box<dyn Remains>> {
     Some(taken)
 }
 
+/// Returns whether this core has released an object that is not free yet.
+pub fn has_any() -> bool {
+    REMAINS.mine(&pin()).lock().is_some()
+}
+
 /// Frees a piece of an object that this core released. Returns whether there is more. Interrupts are on.
 pub fn free_piece() -> bool {
     let pin = pin();
@@ -56,5 +61,5 @@ pub fn free_piece() -> bool {
         return true;
     }
     drop(remains);
-    REMAINS.mine(&pin).lock().is_some()
+    has_any()
 }

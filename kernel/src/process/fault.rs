@@ -56,10 +56,9 @@ fn resolve(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultEr
 fn retry_without_removed(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
     let mut room = Room::default();
     loop {
-        let makes_room = !fs::has_room() && room.make();
         match task.space().fault(&pin(), address, access) {
             Err(FaultError::OutOfMemory) => return reclaim_and_retry(task, address, access),
-            Err(FaultError::BeyondEnd) if makes_room => {}
+            Err(FaultError::BeyondEnd) if !fs::has_room() && room.make() => {}
             fault => return fault.map(drop),
         }
     }

@@ -78,6 +78,8 @@ impl Reclaim {
         if self.left == 0 {
             self.back_off();
         }
+        // Here, because it pauses, and `epoch::reclaim` does not.
+        epoch::free_remains();
         let turn = if self.left > 0 { wait_for_turn() } else { None };
         if turn.is_none() || self.may_fail && is_backing_off() {
             // The reserve that pages left to the kernel is better than nothing.

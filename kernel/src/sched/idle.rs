@@ -18,6 +18,10 @@ pub fn enter_idle() -> ! {
     loop {
         interrupts::enable();
         let ticked = work::serve_core();
+        if cores::mine().has_reaper() {
+            // The task is on another core by now.
+            work::reap();
+        }
         match place::find_work() {
             Some(task) => {
                 come_online(cores::mine());

@@ -16,7 +16,7 @@ use crate::arch;
 pub fn pause() -> bool {
     let goes_on = |task: &super::Task| {
         if is_asked() {
-            work::give_way();
+            work::serve_and_take_turns();
         }
         !task.is_killed()
     };

@@ -38,13 +38,18 @@ fn needs_attention() -> bool {
 
 #[cold]
 fn serve(frame: &mut TrapFrame) {
-    let turn_is_over = serve_core();
-    if turn_is_over {
-        let_others_run();
-    }
+    serve_and_take_turns();
     let reasons = with_current(|task| task.attention.any());
     if reasons == Some(true) {
         Above::handle_attention(frame);
+    }
+}
+
+/// Does the work that this core was asked to do, and lets other tasks run if it is their turn.
+pub fn serve_and_take_turns() {
+    let turn_is_over = serve_core();
+    if turn_is_over {
+        let_others_run();
     }
 }
 
@@ -65,7 +70,7 @@ pub fn serve_core() -> bool {
         mm::epoch::tick_if_due(&percore::pin());
     }
     // Threads that wait for the timer do not wait for this.
-    if reasons & REAP != 0 {
+    if reasons & REAP != 0 || asked && core.has_reaper() {
         reap();
     }
     ticked || asked
@@ -106,15 +111,16 @@ fn ring() -> bool {
 
 /// Frees tasks that have exited on this core, with their stacks, a piece of the spaces to which it dropped
 /// the last reference, and a piece of the files that it removed. The rest follows before the task returns to
-/// user mode. Another task of this core that has begun with these pieces is left to go on.
+/// user mode, unless it is left to another task of this core, or before the core sleeps.
 pub fn reap() {
     loop {
         let dead: Option<Arc<Task>> = cores::mine().dead.lock().pop();
         let Some(dead) = dead else { break };
         drop(dead);
     }
-    let is_left_to_another = cores::mine().has_reaper() && with_current(|_| ()).is_some();
-    if !is_left_to_another && mm::remains::free_piece() | mm::epoch::free_ripe() {
+    let is_more = mm::remains::free_piece() | mm::epoch::free_ripe();
+    let is_left_to_another = || cores::mine().has_reaper() && with_current(|_| ()).is_some();
+    if is_more && !is_left_to_another() {
         super::attention::raise(REAP);
     }
 }

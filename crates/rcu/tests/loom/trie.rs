@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loom::thread::{self, JoinHandle};
 use percore::{CoreId, Pinned};
-use rcu::{Config, Domain, Spare, Trie};
+use rcu::{Config, Domain, NotLocked, Spare, Trie};
 use sync::UnsafeCell;
 
 /// Hashes that differ in the second digit, so that a fork leads to them.
@@ -218,5 +218,26 @@ fn a_listing_keeps_all_writers_out() {
         drop(values);
         core.quiesces(1);
         writer.join().unwrap();
+    });
+}
+
+/// A writer that does not wait gets the lock, or another writer has it.
+#[test]
+fn a_writer_that_does_not_wait_excludes_others() {
+    explore(3, |core| {
+        let take = |mut change: rcu::Change<'_, Value>| {
+            let is_there = change.get(ONE, |value| value.name == ONE).is_some();
+            assert_eq!(change.remove(ONE, |value| value.name == ONE), is_there, "two writers at once");
+            is_there
+        };
+        let writer = core.spawn(move |core| _ = take(core.change(ONE)));
+        // SAFETY: the machine has one domain, and its cores are online.
+        let change = unsafe { core.shared.trie.try_change(&core.shared.domain, &core.pin, ONE) };
+        let is_busy = matches!(change, Err(NotLocked::Busy));
+        let took = change.is_ok_and(take);
+        assert!(took || is_busy || !core.finds(ONE), "the lock was refused without a reason");
+        core.quiesces(1);
+        writer.join().unwrap();
+        assert!(!core.finds(ONE));
     });
 }
