@@ -6,6 +6,7 @@
 
 use sync::{SpinGuard, SpinLock};
 
+use super::attention::REAP;
 use super::{cores, work};
 use crate::arch;
 
@@ -15,8 +16,11 @@ use crate::arch;
 #[inline]
 pub fn pause() -> bool {
     let goes_on = |task: &super::Task| {
-        if is_asked() {
-            work::serve_and_take_turns();
+        match cores::mine().attention.only(REAP) {
+            // A task that frees what the core has left would give it up after each piece.
+            Some(true) => work::serve_and_take_turns(),
+            Some(false) => work::give_way(),
+            None => {}
         }
         !task.is_killed()
     };
