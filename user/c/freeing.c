@@ -19,9 +19,9 @@
 #define NAP 20000L
 #define WHILE 100000000L
 
-/* How late each sleeper woke at most since the files were removed. */
+/* Whether each sleeper has begun, and how late it woke at most since the files were removed. */
 static volatile struct {
-    long removed, latest[2];
+    long removed, has_begun[2], latest[2];
 } *shared;
 
 static long now(void)
@@ -37,6 +37,7 @@ static void sleep_again_and_again(int which)
     for (;;) {
         long before = now();
         nanosleep(&time, NULL);
+        shared->has_begun[which] = 1;
         long late = now() - before - NAP;
         if (shared->removed && late > shared->latest[which])
             shared->latest[which] = late;
@@ -71,7 +72,8 @@ int main(int count, char **words)
         if (sleepers[i] == 0)
             sleep_again_and_again(i);
     }
-    usleep(20000);
+    while (!shared->has_begun[0] || !shared->has_begun[1])
+        sched_yield();
     shared->removed = 1;
     for (int i = 0; i < files; i++)
         unlink(name(i));
