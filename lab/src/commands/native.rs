@@ -1,8 +1,9 @@
-//! `radixvm bench native`: programs on this machine, plainly and with the pool of `radixvm native`.
+//! `radixvm bench native`: programs on this machine, plainly and with `radixvm native`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::thread::available_parallelism;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -18,11 +19,17 @@ use launch::{artifacts, options, terminal};
 #[derive(Args)]
 #[command(after_help = "\
 Without a program: rounds of local, whose threads map memory, write to each page and unmap it. With one: how long it
-takes. Runs are interleaved, and the ratio is the median of the ratios of neighbouring runs. The machine should be idle.")]
+takes. Runs are interleaved, and a ratio is the median of the ratios of neighbouring runs. The machine should be idle.")]
 pub struct Arguments {
     /// Runs of each kind
     #[arg(short = 'n', long, default_value = "5", value_parser = options::repeats, value_name = "N")]
     repeat: u32,
+    /// Numbers of threads of local [default: 1, 2, 4, ... up to the processors]
+    #[arg(long, value_delimiter = ',', value_parser = options::cpus, value_name = "N,...", conflicts_with = "program")]
+    threads: Vec<u16>,
+    /// Also with threads in address spaces of their own
+    #[arg(long)]
+    isolate: bool,
     /// Write the results as JSON: an array with one object per row
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -31,31 +38,49 @@ pub struct Arguments {
     program: Vec<OsString>,
 }
 
+/// How a program runs.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Plain,
+    Pool,
+    Isolate,
+}
+
 /// One row of the table. Speeds are rounds or runs per second.
 #[derive(Serialize)]
 struct Row {
     program: String,
     plain: f64,
-    pool: f64,
+    ways: Vec<Compared>,
+}
+
+/// A way to run a program beside its plain runs.
+#[derive(Serialize)]
+struct Compared {
+    way: &'static str,
+    speed: f64,
     ratio: f64,
 }
 
-/// Bytes of a round of `local` in pages, and its rounds for each thread.
-const SIZES: [(u32, u32); 4] = [(1, 40_000), (4, 20_000), (16, 5_000), (64, 1_500)];
+/// A size of `local`: pages of a round, and rounds. Plain threads share them, and others each have as many.
+type Size = (u32, u32);
+
+const SIZES: [Size; 5] = [(1, 40_000), (4, 20_000), (16, 5_000), (64, 1_500), (256, 400)];
+/// A thread has at least this many rounds.
+const LEAST_ROUNDS: u32 = 100;
 
 /// Measures and reports.
 pub fn run(arguments: Arguments) -> Result<u8> {
-    let json = arguments.json.map(Output::open).transpose()?;
+    let json = arguments.json.clone().map(Output::open).transpose()?;
+    let ways = if arguments.isolate { &[Way::Pool, Way::Isolate][..] } else { &[Way::Pool] };
     let rows = match &arguments.program[..] {
-        [] => local(arguments.repeat)?,
-        words => vec![program(words, arguments.repeat)?],
+        [] => local(&arguments, ways)?,
+        words => vec![program(words, arguments.repeat, ways)?],
     };
-    let mut table = Table::new(["program", "plain", "pool", "ratio"]);
-    for row in &rows {
-        table.row([&row.program, &speed(row.plain), &speed(row.pool), &format!("{:.2}", row.ratio)]);
-    }
     terminal::print_plain(format_args!(
-        "{table}\nplain, pool: rounds or runs per second. ratio: above 1, the pool is that many times faster.\n"
+        "{}\n\
+         plain and the speeds behind it: rounds or runs per second. ratio: above 1, this many times faster than plain.\n",
+        table(&rows, ways)
     ))?;
     if let Some(file) = json {
         file.write(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
@@ -63,20 +88,33 @@ pub fn run(arguments: Arguments) -> Result<u8> {
     Ok(0)
 }
 
+fn table(rows: &[Row], ways: &[Way]) -> Table {
+    let names = ways.iter().flat_map(|way| [way.name(), "ratio"]);
+    let mut table = Table::new(["program", "plain"].into_iter().chain(names));
+    for row in rows {
+        let ways = row.ways.iter().flat_map(|way| [speed(way.speed), format!("{:.2}", way.ratio)]);
+        table.row([row.program.clone(), speed(row.plain)].into_iter().chain(ways));
+    }
+    table
+}
+
 fn speed(value: f64) -> String {
     if value < 100.0 { format!("{value:.2}") } else { count(value as i64) }
 }
 
-fn local(repeat: u32) -> Result<Vec<Row>> {
+fn local(arguments: &Arguments, ways: &[Way]) -> Result<Vec<Row>> {
     let program = artifacts::program("local")?;
+    let counts = match &arguments.threads[..] {
+        [] => powers_of_two(available_parallelism()?.get() as u16),
+        counts => counts.to_vec(),
+    };
     let mut rows = Vec::new();
-    for (pages, rounds) in SIZES {
-        for threads in [1, 2] {
-            let words = format!("--threads {threads} --pages {pages} --iterations {rounds} --json");
-            let words: Vec<OsString> = words.split(' ').map(Into::into).collect();
-            let name = format!("local, {} KiB, {threads} threads", pages * 4);
-            rows.push(compare(name, repeat, |pool| {
-                let output = command(pool, program.as_os_str().into(), &words)?.output()?;
+    for size in SIZES {
+        for &threads in &counts {
+            let name = format!("local, {} KiB, {threads} threads", size.0 * 4);
+            rows.push(compare(name, arguments.repeat, ways, |way| {
+                let words = words_of_local(size, threads, way);
+                let output = command(way, program.as_os_str().into(), &words)?.output()?;
                 ensure!(output.status.success(), "local: {}", output.status);
                 let report: Value = serde_json::from_slice(&output.stdout)?;
                 report["rounds_per_s"].as_f64().context("local says its rounds")
@@ -86,10 +124,23 @@ fn local(repeat: u32) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn program(words: &[OsString], repeat: u32) -> Result<Row> {
+/// Returns 1, 2, 4 and so on up to `most`, and `most`.
+fn powers_of_two(most: u16) -> Vec<u16> {
+    let below = (0..16).map(|power| 1 << power).take_while(|&count| count < most);
+    below.chain([most]).collect()
+}
+
+/// Returns the arguments of `local`. On Linux more threads are no faster, so each has fewer rounds.
+fn words_of_local((pages, rounds): Size, threads: u16, way: Way) -> Vec<OsString> {
+    let rounds = if way == Way::Plain { (rounds / u32::from(threads)).max(LEAST_ROUNDS) } else { rounds };
+    let words = format!("--threads {threads} --pages {pages} --iterations {rounds} --json");
+    words.split(' ').map(Into::into).collect()
+}
+
+fn program(words: &[OsString], repeat: u32, ways: &[Way]) -> Result<Row> {
     let name = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-    compare(name, repeat, |pool| {
-        let mut command = command(pool, words[0].clone(), &words[1..])?;
+    compare(name, repeat, ways, |way| {
+        let mut command = command(way, words[0].clone(), &words[1..])?;
         let start = Instant::now();
         let status = command.stdout(Stdio::null()).status()?;
         ensure!(status.success(), "{}: {status}", words[0].to_string_lossy());
@@ -97,27 +148,38 @@ fn program(words: &[OsString], repeat: u32) -> Result<Row> {
     })
 }
 
-/// Runs plainly and with the pool in turn.
-fn compare(program: String, repeat: u32, speed: impl Fn(bool) -> Result<f64>) -> Result<Row> {
-    let pairs = (0..repeat).map(|_| Ok((speed(false)?, speed(true)?)));
-    let pairs = pairs.collect::<Result<Vec<_>>>()?;
-    let middle = |value: fn(&(f64, f64)) -> f64| median(pairs.iter().map(value).collect());
-    Ok(Row {
-        program,
-        plain: middle(|pair| pair.0),
-        pool: middle(|pair| pair.1),
-        ratio: middle(|pair| pair.1 / pair.0),
-    })
+/// Runs plainly and in each way in turn.
+fn compare(program: String, repeat: u32, ways: &[Way], speed: impl Fn(Way) -> Result<f64>) -> Result<Row> {
+    let all = [&[Way::Plain], ways].concat();
+    let runs = (0..repeat).map(|_| all.iter().map(|&way| speed(way)).collect());
+    let runs = runs.collect::<Result<Vec<Vec<f64>>>>()?;
+    let middle = |value: &dyn Fn(&[f64]) -> f64| median(runs.iter().map(|run| value(run)).collect());
+    let compared = (1..).zip(ways).map(|(at, way)| Compared {
+        way: way.name(),
+        speed: middle(&|run| run[at]),
+        ratio: middle(&|run| run[at] / run[0]),
+    });
+    Ok(Row { program, plain: middle(&|run| run[0]), ways: compared.collect() })
 }
 
-fn command(pool: bool, program: OsString, words: &[OsString]) -> Result<Command> {
-    let mut command = match pool {
-        true => {
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Way::Plain => "plain",
+            Way::Pool => "pool",
+            Way::Isolate => "isolate",
+        }
+    }
+}
+
+fn command(way: Way, program: OsString, words: &[OsString]) -> Result<Command> {
+    let mut command = match way {
+        Way::Plain => Command::new(program),
+        Way::Pool | Way::Isolate => {
             let mut command = Command::new(artifacts::runtime()?);
-            command.arg("--").arg(program);
+            command.arg(format!("--{}", way.name())).arg("--").arg(program);
             command
         }
-        false => Command::new(program),
     };
     command.args(words).stdin(Stdio::null());
     Ok(command)
@@ -135,11 +197,31 @@ mod tests {
     #[test]
     fn the_ratio_is_of_neighbours() {
         let runs = std::cell::Cell::new(0);
-        let row = compare("p".to_owned(), 3, |pool| {
+        let row = compare("p".to_owned(), 3, &[Way::Pool, Way::Isolate], |way| {
             runs.set(runs.get() + 1);
-            let slow = f64::from((runs.get() + 1) / 2);
-            Ok(if pool { 8.0 / slow } else { 2.0 / slow })
+            let slow = f64::from((runs.get() + 2) / 3);
+            Ok(match way {
+                Way::Plain => 2.0 / slow,
+                Way::Pool => 8.0 / slow,
+                Way::Isolate => 1.0 / slow,
+            })
         });
-        assert_eq!(row.unwrap().ratio, 4.0);
+        assert_eq!(row.unwrap().ways.iter().map(|way| way.ratio).collect::<Vec<_>>(), [4.0, 0.5]);
+    }
+
+    #[test]
+    fn numbers_of_threads_end_with_the_processors() {
+        assert_eq!(powers_of_two(1), [1]);
+        assert_eq!(powers_of_two(2), [1, 2]);
+        assert_eq!(powers_of_two(12), [1, 2, 4, 8, 12]);
+    }
+
+    #[test]
+    fn linux_has_fewer_rounds_with_more_threads() {
+        let rounds = |threads, way| words_of_local((1, 800), threads, way)[5].clone();
+        assert_eq!(
+            [rounds(4, Way::Plain), rounds(4, Way::Pool), rounds(16, Way::Plain)],
+            ["200", "800", "100"]
+        );
     }
 }

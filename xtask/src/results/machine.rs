@@ -8,6 +8,10 @@ use anyhow::{Context, Result};
 
 use super::output;
 
+/// Shell commands that describe a machine, as [`Machine::of_host`] reads it.
+pub const DESCRIBE: &str = "date --utc '+date : %F'; echo \"processors : $(nproc)\"; \
+     echo \"Linux : $(uname -r)\"; grep -m 1 '^model name' /proc/cpuinfo";
+
 /// The commit, and the machine and programs that ran it.
 pub struct Machine {
     /// The commit's short name.
@@ -18,32 +22,50 @@ pub struct Machine {
     pub processor: String,
     /// The number of processors that the command may use.
     pub processors: usize,
-    /// QEMU's version.
-    pub qemu: String,
-    /// The file of the stock kernel in the guests called Linux.
-    pub linux: String,
+    /// The names and versions of the programs that the results depend on.
+    pub software: Vec<(&'static str, String)>,
 }
 
 impl Machine {
-    /// Looks at this machine.
-    pub fn here() -> Result<Self> {
-        let one_line = |program: &str, words: &[&str]| -> Result<String> {
-            let text = output(Command::new(program).args(words))?;
-            Ok(text.lines().next().unwrap_or_default().to_owned())
-        };
+    /// Looks at this machine, for results of guests.
+    pub fn of_guests() -> Result<Self> {
         Ok(Machine {
-            commit: one_line("git", &["rev-parse", "--short", "HEAD"])?,
+            commit: commit()?,
             date: one_line("date", &["--utc", "+%F"])?,
             processor: field(&fs::read_to_string("/proc/cpuinfo")?, "model name").context("no model name")?,
             processors: thread::available_parallelism()?.get(),
-            qemu: one_line("qemu-system-x86_64", &["--version"])?,
-            linux: stock_kernel(&output(Command::new("./radixvm").arg("doctor"))?),
+            software: vec![
+                ("QEMU", one_line("qemu-system-x86_64", &["--version"])?),
+                ("stock Linux", stock_kernel(&output(Command::new("./radixvm").arg("doctor"))?)),
+            ],
+        })
+    }
+
+    /// Reads what [`DESCRIBE`] printed on a machine, for results of the machine itself.
+    pub fn of_host(commit: String, description: &str) -> Result<Self> {
+        let field = |name| field(description, name).with_context(|| format!("no {name}"));
+        Ok(Machine {
+            commit,
+            date: field("date")?,
+            processor: field("model name")?,
+            processors: field("processors")?.parse()?,
+            software: vec![("Linux", field("Linux")?)],
         })
     }
 }
 
+/// Returns the short name of the commit.
+pub fn commit() -> Result<String> {
+    one_line("git", &["rev-parse", "--short", "HEAD"])
+}
+
+fn one_line(program: &str, words: &[&str]) -> Result<String> {
+    let text = output(Command::new(program).args(words))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
 /// Returns the value of a line `name : value`.
-fn field(text: &str, name: &str) -> Option<String> {
+pub fn field(text: &str, name: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     line.split_once(':').map(|(_, value)| value.trim().to_owned())
 }
@@ -64,6 +86,22 @@ mod tests {
         assert_eq!(
             stock_kernel("QEMU  ok  x\nstock Linux kernel  ok  /a/vmlinuz-6.1.0-1\n"),
             "vmlinuz-6.1.0-1"
+        );
+    }
+
+    #[test]
+    fn this_machine_describes_itself() {
+        let description = output(Command::new("sh").args(["-c", DESCRIBE])).unwrap();
+        let machine = Machine::of_host("c".into(), &description).unwrap();
+        assert_eq!(machine.processors, thread::available_parallelism().unwrap().get());
+        assert!(machine.date.starts_with("20"), "{description}");
+        assert_eq!(machine.software.len(), 1);
+        assert!(
+            Machine::of_host("c".into(), "date : 2026-01-01\n")
+                .err()
+                .unwrap()
+                .to_string()
+                .contains("model name")
         );
     }
 }

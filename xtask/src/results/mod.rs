@@ -1,5 +1,6 @@
 //! Generates docs/results: runs the measurements and writes a page and a JSON file for each part.
 
+mod elsewhere;
 mod machine;
 mod page;
 mod readme;
@@ -33,6 +34,8 @@ enum Run {
     Radixvm(&'static str),
     /// `./radixvm WORDS`, which takes `--svg FILE`: a picture named after the part, for its page.
     Pictured(&'static str),
+    /// The same, without a guest.
+    Host(&'static str),
     /// `cargo bench WORDS`.
     Native(&'static str),
 }
@@ -132,13 +135,16 @@ const PARTS: [Part; 11] = [
         title: "Small mappings on stock Linux, plainly and from the pool",
         about: "Rounds of `local` on this machine, which depend on it and on what else it does. The ratio is \
                 the median of neighbouring runs. \
+                With `isolate` each thread has an address space of its own. \
                 The programs after it gain nothing and show the cost of a start: the last two do little else. \
                 [The guide](../guide/native.md) says what the pool is.",
         runs: &[
-            Run::Radixvm("bench native"),
-            Run::Radixvm("bench native -- xz -T2 -3 -c target/x86_64-unknown-none/release/radixvm-kernel"),
-            Run::Radixvm("bench native -- sort --parallel=2 Cargo.lock"),
-            Run::Radixvm("bench native -- true"),
+            Run::Host("bench native --isolate"),
+            Run::Host(
+                "bench native --isolate -- xz -T2 -3 -c target/x86_64-unknown-none/release/radixvm-kernel",
+            ),
+            Run::Host("bench native --isolate -- sort --parallel=2 Cargo.lock"),
+            Run::Host("bench native --isolate -- true"),
         ],
     },
     Part {
@@ -159,16 +165,49 @@ pub fn run(words: &[&str]) -> Result<bool> {
     let chosen: Vec<&Part> = match words {
         [] => PARTS.iter().collect(),
         ["--only", names] => names.split(',').map(part).collect::<Result<_>>()?,
-        _ => bail!("results takes no option but --only NAME,..."),
+        ["--pack", folder] => {
+            return of_commit().and_then(|()| elsewhere::pack(folder.as_ref())).map(|()| true);
+        }
+        ["--unpack", folder] => return elsewhere::unpack(folder.as_ref()).map(|()| true),
+        _ => bail!("results takes no option but --only NAME,..., --pack FOLDER or --unpack FOLDER"),
     };
-    ensure!(changes()?.is_empty(), "results are of a commit, and there are changes:\n{}", changes()?);
-    let machine = Machine::here()?;
+    of_commit()?;
     for part in chosen {
         let outcomes = part.runs.iter().map(|run| measure(part, run)).collect::<Result<Vec<_>>>()?;
-        write(part, "md", &page::markdown(part, &machine, &outcomes))?;
-        write(part, "json", &page::json(&machine, &outcomes))?;
+        publish(part, &part.machine()?, &outcomes)?;
     }
     Ok(true)
+}
+
+/// Fails if there are changes that are not committed.
+fn of_commit() -> Result<()> {
+    let changes = output(Command::new("git").args(["status", "--porcelain", "--", ".", ":!docs/results"]))?;
+    ensure!(changes.is_empty(), "results are of a commit, and there are changes:\n{changes}");
+    Ok(())
+}
+
+/// Writes the page of a part.
+fn publish(part: &Part, machine: &Machine, outcomes: &[Outcome]) -> Result<()> {
+    write(part, "md", &page::markdown(part, machine, outcomes))?;
+    write(part, "json", &page::json(machine, outcomes))
+}
+
+impl Part {
+    /// Returns whether all of it runs on the machine itself, and not in guests.
+    fn is_of_host(&self) -> bool {
+        self.runs.iter().all(|run| matches!(run, Run::Host(_) | Run::Native(_)))
+    }
+
+    /// Describes this machine.
+    fn machine(&self) -> Result<Machine> {
+        match self.is_of_host() {
+            true => Machine::of_host(
+                machine::commit()?,
+                &output(Command::new("sh").args(["-c", machine::DESCRIBE]))?,
+            ),
+            false => Machine::of_guests(),
+        }
+    }
 }
 
 fn part(name: &str) -> Result<&'static Part> {
@@ -177,11 +216,6 @@ fn part(name: &str) -> Result<&'static Part> {
         .iter()
         .find(|part| part.name == name)
         .with_context(|| format!("results has no {name}, but {}", names()))
-}
-
-/// Returns the files that differ from the commit, except for the results.
-fn changes() -> Result<String> {
-    output(Command::new("git").args(["status", "--porcelain", "--", ".", ":!docs/results"]))
 }
 
 fn folder() -> PathBuf {
@@ -195,7 +229,7 @@ fn write(part: &Part, ending: &str, text: &str) -> Result<()> {
 
 fn measure(part: &Part, run: &Run) -> Result<Outcome> {
     match run {
-        Run::Radixvm(words) => radixvm(words),
+        Run::Radixvm(words) | Run::Host(words) => radixvm(words),
         Run::Pictured(words) => pictured(part, words),
         Run::Native(words) => native(words),
     }
@@ -203,22 +237,26 @@ fn measure(part: &Part, run: &Run) -> Result<Outcome> {
 
 fn radixvm(words: &str) -> Result<Outcome> {
     let file = target_dir("results.json");
-    // Options end at `--`.
-    let (options, program) = words.split_once(" -- ").map_or((words, None), |(all, rest)| (all, Some(rest)));
     let mut command = Command::new("./radixvm");
-    command.args(options.split(' ')).arg("--json").arg(&file);
-    if let Some(program) = program {
-        command.arg("--").args(program.split(' '));
-    }
+    command.args(with_json(words, &file.to_string_lossy()).split(' '));
     println!("./radixvm {words}");
     let text = output(&mut command)?;
-    let rows: Vec<Value> = serde_json::from_str(&fs::read_to_string(&file)?)?;
-    Ok(Outcome {
-        command: format!("./radixvm {words}"),
-        text,
-        picture: None,
-        rows: rows.into_iter().map(page::compact).collect(),
-    })
+    counted(words, text, &fs::read_to_string(&file)?)
+}
+
+/// Returns the words of a command that writes its rows into `file`. Options end at `--`.
+fn with_json(words: &str, file: &str) -> String {
+    match words.split_once(" -- ") {
+        Some((options, program)) => format!("{options} --json {file} -- {program}"),
+        None => format!("{words} --json {file}"),
+    }
+}
+
+/// Returns the outcome of `./radixvm WORDS` with the rows in `json`.
+fn counted(words: &str, text: String, json: &str) -> Result<Outcome> {
+    let rows: Vec<Value> = serde_json::from_str(json)?;
+    let rows = rows.into_iter().map(page::compact).collect();
+    Ok(Outcome { command: format!("./radixvm {words}"), text, picture: None, rows })
 }
 
 fn pictured(part: &Part, words: &str) -> Result<Outcome> {
@@ -232,8 +270,12 @@ fn pictured(part: &Part, words: &str) -> Result<Outcome> {
 
 fn native(words: &str) -> Result<Outcome> {
     println!("cargo bench {words}");
-    let text = output(cargo("bench --quiet").args(words.split(' ')))?;
-    Ok(Outcome { command: format!("cargo bench {words}"), text, picture: None, rows: Vec::new() })
+    Ok(timed(words, output(cargo("bench --quiet").args(words.split(' ')))?))
+}
+
+/// Returns the outcome of `cargo bench WORDS`.
+fn timed(words: &str, text: String) -> Outcome {
+    Outcome { command: format!("cargo bench {words}"), text, picture: None, rows: Vec::new() }
 }
 
 /// Runs a command in the repository and returns what it prints. Its messages go to the terminal.
@@ -247,6 +289,12 @@ fn output(command: &mut Command) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_are_asked_for_before_the_program() {
+        assert_eq!(with_json("contend -- local", "f"), "contend --json f -- local");
+        assert_eq!(with_json("bench calls", "f"), "bench calls --json f");
+    }
 
     #[test]
     fn a_part_is_found_by_its_name() {
