@@ -17,8 +17,9 @@ use super::{Outcome, PARTS, Part, Run, counted, machine, output, publish, timed,
 use crate::root;
 use crate::shell::cargo;
 
-/// The files that the commands read, from the root of the repository.
-const READ: [&str; 2] = ["Cargo.lock", "target/x86_64-unknown-none/release/radixvm-kernel"];
+/// The kernel as `radixvm install` places it, and as the commands name it.
+const KERNEL: [&str; 2] =
+    ["lib/radixvm/artifacts/kernel", "target/x86_64-unknown-none/release/radixvm-kernel"];
 
 fn parts() -> impl Iterator<Item = &'static Part> {
     PARTS.iter().filter(|part| part.is_of_host())
@@ -33,9 +34,8 @@ fn name(part: &Part, at: usize) -> String {
 pub fn pack(folder: &Path) -> Result<()> {
     fs::create_dir(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     output(Command::new("./radixvm").args(["install", "--prefix"]).arg(std::path::absolute(folder)?))?;
-    for file in READ {
-        copy(&root().join(file), &folder.join(file))?;
-    }
+    copy(&folder.join(KERNEL[0]), &folder.join(KERNEL[1]))?;
+    copy(&root().join("Cargo.lock"), &folder.join("Cargo.lock"))?;
     let script = folder.join("measure");
     fs::write(&script, measure(folder)?)?;
     fs::set_permissions(&script, Permissions::from_mode(0o755))?;
