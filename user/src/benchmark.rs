@@ -94,7 +94,7 @@ impl Options {
     }
 
     /// Does the same for threads with state of their own, and adds `more` to the report.
-    pub fn run_with<T: Send>(
+    pub fn run_with<T>(
         &self,
         program: &str,
         more: Map<String, Value>,

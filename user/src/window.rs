@@ -55,7 +55,7 @@ pub struct Rounds {
 /// Runs `body` on `threads` pinned threads. Returns their results, in order, and the costs. For the meter the
 /// whole body is one round.
 pub fn measure<R: Send>(threads: usize, body: impl Fn(&Worker) -> R + Sync) -> (Vec<R>, Window) {
-    let once = |worker: &Worker, ()| {
+    let once = |worker: &Worker, (): &mut ()| {
         marker::begin(threads);
         let result = body(worker);
         marker::iter();
@@ -67,8 +67,9 @@ pub fn measure<R: Send>(threads: usize, body: impl Fn(&Worker) -> R + Sync) -> (
 }
 
 /// Makes `threads` pinned threads do rounds, passing the number of the round, and returns the costs of the
-/// counted rounds. Each thread has state of its own, which `prepare` makes before the first round.
-pub fn measure_rounds<T: Send>(
+/// counted rounds. Each thread has state of its own, which `prepare` makes before the first round and which
+/// goes on the same thread behind the window.
+pub fn measure_rounds<T>(
     threads: usize,
     rounds: Rounds,
     prepare: impl Fn(&Worker) -> T + Sync,
@@ -79,7 +80,7 @@ pub fn measure_rounds<T: Send>(
         (0..rounds.warm_up).for_each(|number| round(worker, &mut own, number));
         own
     };
-    let counted = |worker: &Worker, mut own| {
+    let counted = |worker: &Worker, own: &mut T| {
         let metered = u64::from(rounds.counted > 1);
         for number in 0..rounds.counted {
             if number == metered {
@@ -88,21 +89,20 @@ pub fn measure_rounds<T: Send>(
                 worker.barrier.wait();
                 marker::begin(threads);
             }
-            round(worker, &mut own, number);
+            round(worker, own, number);
             if number >= metered {
                 marker::iter();
             }
         }
-        own
     };
     run(threads, &warm_up, &counted).1
 }
 
-/// Runs the window. The result of `warm_up` is passed to `body`.
+/// Runs the window. The result of `warm_up` is passed to `body`, and dropped when the window is over.
 fn run<T, R: Send>(
     threads: usize,
     warm_up: &(impl Fn(&Worker) -> T + Sync),
-    body: &(impl Fn(&Worker, T) -> R + Sync),
+    body: &(impl Fn(&Worker, &mut T) -> R + Sync),
 ) -> (Vec<R>, Window) {
     let cpus = &require(cores::allowed(), "sched_getaffinity");
     let crowded = threads > cpus.len();
@@ -124,9 +124,9 @@ fn run<T, R: Send>(
     })
 }
 
-fn follow<T, R>((worker, own): (Worker, T), body: &impl Fn(&Worker, T) -> R) -> R {
+fn follow<T, R>((worker, mut own): (Worker, T), body: &impl Fn(&Worker, &mut T) -> R) -> R {
     worker.barrier.wait();
-    let result = body(&worker, own);
+    let result = body(&worker, &mut own);
     marker::end();
     worker.barrier.wait();
     worker.barrier.wait();
@@ -134,8 +134,8 @@ fn follow<T, R>((worker, own): (Worker, T), body: &impl Fn(&Worker, T) -> R) -> 
 }
 
 fn lead<T, R>(
-    (worker, own): (Worker, T),
-    body: &impl Fn(&Worker, T) -> R,
+    (worker, mut own): (Worker, T),
+    body: &impl Fn(&Worker, &mut T) -> R,
     mut before: Reading,
     mut after: Reading,
 ) -> (R, Window) {
@@ -143,7 +143,7 @@ fn lead<T, R>(
     let (faults, clock) = (minor_faults(), Instant::now());
     let cycles = cores::cycles();
     worker.barrier.wait();
-    let result = body(&worker, own);
+    let result = body(&worker, &mut own);
     marker::end();
     worker.barrier.wait();
     let (cycles, seconds) = (cores::cycles() - cycles, clock.elapsed().as_secs_f64());

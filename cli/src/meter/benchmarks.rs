@@ -11,7 +11,7 @@ use crate::guest::system::System;
 pub const SLACK: u64 = 200;
 
 /// The names, and the rounds of all threads together, or 0 for benchmarks that do not work in rounds.
-const BENCHMARKS: [(&str, u64); 18] = [
+const BENCHMARKS: [(&str, u64); 19] = [
     ("calls", 100),
     ("microbench", 2000),
     ("forkexit", 100),
@@ -26,6 +26,7 @@ const BENCHMARKS: [(&str, u64); 18] = [
     ("pageshare", 2000),
     ("probe", 1000),
     ("readers", 2000),
+    ("simulated", 2000),
     ("treelookup", 0),
     ("wordindex", 0),
     ("textindex", 0),

@@ -218,6 +218,16 @@ fn faults_beside_maps_share_nothing() {
     on_radix("faultstorm", GATED, &["faultstorm"]).iter().for_each(is_private);
 }
 
+/// The crates run in the program here, on simulated cores, without any system call. A mutex of the simulated
+/// machine, and frames that shared lines, once cost 8 transfers at 8 CPUs.
+#[test]
+fn the_crates_share_nothing_on_simulated_cores() {
+    for tables in ["percore", "adaptive"] {
+        let words = ["simulated", "--tables", tables];
+        on_radix(&format!("simulated-{tables}"), GATED, &words).iter().for_each(is_private);
+    }
+}
+
 /// Threads sleep in each round. Their CPUs go idle, doze in the epochs, and wake by their own timers. Other
 /// CPUs are not involved.
 #[test]

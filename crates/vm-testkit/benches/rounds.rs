@@ -94,7 +94,8 @@ fn main() {
     let most = thread::available_parallelism().map_or(1, |cores| cores.get());
     println!("{:16} {:>7} {:>12} {:>14} {:>9}", "system", "threads", "rounds/s", "targets/round", "speed-up");
     let mut alone = [1.0; SYSTEMS.len()];
-    for threads in 1..=most {
+    let counts = std::iter::successors(Some(1), |threads| Some(threads * 2));
+    for threads in counts.take_while(|&threads| threads <= most) {
         let mut found = [const { Vec::new() }; SYSTEMS.len()];
         for _ in 0..REPEATS {
             SYSTEMS.iter().zip(&mut found).for_each(|(system, found)| found.push(measure(system, threads)));

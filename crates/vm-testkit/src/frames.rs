@@ -14,7 +14,9 @@ pub const WORDS: usize = 8;
 /// The contents of a frame that has not been filled yet.
 const SPOILT: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 
+/// A simulated frame, in lines of its own: cores that use different frames share none.
 #[derive(Default)]
+#[repr(align(128))]
 struct Frame {
     used: AtomicBool,
     /// Zero: its owner has it alone.

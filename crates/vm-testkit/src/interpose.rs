@@ -1,6 +1,7 @@
 //! Acts of a test in the middle of a call: what other cores do there, or what the call must not do.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use percore::Pinned;
 
@@ -27,22 +28,36 @@ pub enum Call {
 
 type Act = Box<dyn FnOnce(&Pinned) + Send>;
 
-/// The act that waits for its call, if any.
+/// The act that waits for its call, if any. A call that meets none writes nothing, so that cores which share
+/// nothing else run apart here, too.
 #[derive(Default)]
-pub(crate) struct Interposed(Mutex<Option<(Call, Act)>>);
+pub(crate) struct Interposed {
+    waits: AtomicBool,
+    act: Mutex<Option<(Call, Act)>>,
+}
 
 impl Interposed {
     /// The next such call does `act`.
     pub(crate) fn set(&self, call: Call, act: impl FnOnce(&Pinned) + Send + 'static) {
-        let before = self.0.lock().unwrap().replace((call, Box::new(act)));
+        let before = self.act.lock().unwrap().replace((call, Box::new(act)));
         assert!(before.is_none(), "another act waits for its call");
+        self.waits.store(true, SeqCst);
     }
 
     /// Such a call is being made.
     pub(crate) fn meet(&self, call: Call, pin: &Pinned) {
-        let act = self.0.lock().unwrap().take_if(|(waits_for, _)| *waits_for == call);
-        if let Some((_, act)) = act {
+        if let Some((_, act)) = self.take(call) {
             act(pin);
         }
+    }
+
+    fn take(&self, call: Call) -> Option<(Call, Act)> {
+        if !self.waits.load(SeqCst) {
+            return None;
+        }
+        let mut waiting = self.act.lock().unwrap();
+        let taken = waiting.take_if(|(waits_for, _)| *waits_for == call);
+        self.waits.store(waiting.is_some(), SeqCst);
+        taken
     }
 }
