@@ -47,7 +47,9 @@ const fn no_bits() -> Bits {
     [const { AtomicU64::new(0) }; WORDS]
 }
 
-/// The states of a chunk's blocks.
+/// The states of a chunk's blocks. It has cache lines of its own, in pairs as the CPU fetches them: chunks of
+/// different CPUs lie side by side.
+#[repr(align(128))]
 pub struct Chunk {
     /// The pages of a block.
     pages: AtomicU32,

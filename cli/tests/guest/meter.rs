@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Output;
 
+use launch::artifacts;
 use serde_json::Value;
 
 use crate::harness::{Compiler, compiled, radixvm_within, scratch};
@@ -225,6 +226,22 @@ fn the_crates_share_nothing_on_simulated_cores() {
     for tables in ["percore", "adaptive"] {
         let words = ["simulated", "--tables", tables];
         on_radix(&format!("simulated-{tables}"), GATED, &words).iter().for_each(is_private);
+    }
+}
+
+/// Under `radixvm native` threads on stock Linux share nothing while each maps a page of its own: with the
+/// pool, whose chunks once shared lines (4 transfers a round), as in address spaces of their own.
+#[test]
+fn native_threads_share_nothing_on_stock_linux() {
+    let [runtime, local] = [artifacts::runtime(), artifacts::program("local")].map(|path| path.unwrap());
+    let (runtime, local) = (runtime.display().to_string(), format!("{}:/local", local.display()));
+    for mode in ["--pool", "--isolate"] {
+        let options = ["--systems", "linux", "--cpus", "1,2,4", "--file", &local];
+        let words = [&runtime, mode, "--", "/local", "--threads", "{cpus}", "--iterations", "1000"];
+        for row in contend(&format!("native{mode}"), &options, &words) {
+            assert_eq!(number(&row, "transfers", "median"), 0.0, "{mode}: {row}");
+            assert_eq!(number(&row, "ipi_targets", "mean").round(), 0.0, "{mode}: {row}");
+        }
     }
 }
 
