@@ -66,6 +66,8 @@ struct Compared {
 type Size = (u32, u32);
 
 const SIZES: [Size; 5] = [(1, 40_000), (4, 20_000), (16, 5_000), (64, 1_500), (256, 400)];
+/// The most threads of `local`.
+const MOST_THREADS: usize = 256;
 /// A thread has at least this many rounds.
 const LEAST_ROUNDS: u32 = 100;
 
@@ -105,7 +107,7 @@ fn speed(value: f64) -> String {
 fn local(arguments: &Arguments, ways: &[Way]) -> Result<Vec<Row>> {
     let program = artifacts::program("local")?;
     let counts = match &arguments.threads[..] {
-        [] => powers_of_two(available_parallelism()?.get() as u16),
+        [] => powers_of_two(available_parallelism()?.get().min(MOST_THREADS) as u16),
         counts => counts.to_vec(),
     };
     let mut rows = Vec::new();
