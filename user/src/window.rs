@@ -15,7 +15,7 @@
 //! disturbance by the reading of the counters.
 
 use crate::counters::{Counters, Reading, minor_faults};
-use crate::spin::Barrier;
+use crate::spin::{Barrier, Line};
 use crate::{cores, marker, require};
 use std::sync;
 use std::thread;
@@ -111,7 +111,8 @@ fn run<T, R: Send>(
         require(cores::pin(cpus[index % cpus.len()]), "sched_setaffinity");
         ready.wait();
         let worker = Worker { index, barrier, crowded };
-        let own = warm_up(&worker);
+        // In lines of its own: the first thread's stack also has what the closures of all threads refer to.
+        let own = Line(warm_up(&worker));
         barrier.wait();
         (worker, own)
     };
@@ -124,9 +125,9 @@ fn run<T, R: Send>(
     })
 }
 
-fn follow<T, R>((worker, mut own): (Worker, T), body: &impl Fn(&Worker, &mut T) -> R) -> R {
+fn follow<T, R>((worker, mut own): (Worker, Line<T>), body: &impl Fn(&Worker, &mut T) -> R) -> R {
     worker.barrier.wait();
-    let result = body(&worker, &mut own);
+    let result = body(&worker, &mut own.0);
     marker::end();
     worker.barrier.wait();
     worker.barrier.wait();
@@ -134,7 +135,7 @@ fn follow<T, R>((worker, mut own): (Worker, T), body: &impl Fn(&Worker, &mut T) 
 }
 
 fn lead<T, R>(
-    (worker, mut own): (Worker, T),
+    (worker, mut own): (Worker, Line<T>),
     body: &impl Fn(&Worker, &mut T) -> R,
     mut before: Reading,
     mut after: Reading,
@@ -143,7 +144,7 @@ fn lead<T, R>(
     let (faults, clock) = (minor_faults(), Instant::now());
     let cycles = cores::cycles();
     worker.barrier.wait();
-    let result = body(&worker, &mut own);
+    let result = body(&worker, &mut own.0);
     marker::end();
     worker.barrier.wait();
     let (cycles, seconds) = (cores::cycles() - cycles, clock.elapsed().as_secs_f64());
