@@ -67,8 +67,8 @@ pub fn measure<R: Send>(threads: usize, body: impl Fn(&Worker) -> R + Sync) -> (
 }
 
 /// Makes `threads` pinned threads do rounds, passing the number of the round, and returns the costs of the
-/// counted rounds. Each thread has state of its own, which `prepare` makes before the first round and which
-/// goes on the same thread behind the window.
+/// counted rounds. Each thread has state of its own. `prepare` makes it before the first round, and the same
+/// thread drops it after the window.
 pub fn measure_rounds<T>(
     threads: usize,
     rounds: Rounds,

@@ -28,8 +28,8 @@ pub enum Call {
 
 type Act = Box<dyn FnOnce(&Pinned) + Send>;
 
-/// The act that waits for its call, if any. A call that meets none writes nothing, so that cores which share
-/// nothing else run apart here, too.
+/// The act that waits for its call, if any. A call that no act waits for writes nothing, so it takes no line
+/// from another core.
 #[derive(Default)]
 pub(crate) struct Interposed {
     waits: AtomicBool,

@@ -81,7 +81,7 @@ pub fn run(arguments: Arguments) -> Result<u8> {
     };
     terminal::print_plain(format_args!(
         "{}\n\
-         plain and the speeds behind it: rounds or runs per second. ratio: above 1, this many times faster than plain.\n",
+         Speeds are rounds or runs per second. ratio: the speed before it as a multiple of plain.\n",
         table(&rows, ways)
     ))?;
     if let Some(file) = json {

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::machine::{DESCRIBE, Machine};
@@ -60,13 +60,14 @@ fn measure(folder: &Path) -> Result<String> {
                         programs.iter().map(|program| format!("./{program} --bench")).collect::<Vec<_>>();
                     writeln!(script, "{{ {}; }} > {name}.text", programs.join("; "))?;
                 }
-                Run::Host(words) | Run::Radixvm(words) | Run::Pictured(words) => {
+                Run::Host(words) => {
                     writeln!(
                         script,
                         "bin/radixvm {} > {name}.text",
                         with_json(words, &format!("{name}.json"))
                     )?;
                 }
+                Run::Radixvm(_) | Run::Pictured(_) => bail!("{name} needs guests"),
             }
         }
     }
@@ -114,9 +115,8 @@ fn outcome(folder: &Path, name: &str, run: &Run) -> Result<Outcome> {
     let text = read(folder, &format!("{name}.text"))?;
     match run {
         Run::Native(words) => Ok(timed(words, text)),
-        Run::Host(words) | Run::Radixvm(words) | Run::Pictured(words) => {
-            counted(words, text, &read(folder, &format!("{name}.json"))?)
-        }
+        Run::Host(words) => counted(words, text, &read(folder, &format!("{name}.json"))?),
+        Run::Radixvm(_) | Run::Pictured(_) => bail!("{name} needs guests"),
     }
 }
 

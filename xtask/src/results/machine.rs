@@ -1,8 +1,6 @@
 //! The commit, the machine and the programs behind results.
 
-use std::fs;
 use std::process::Command;
-use std::thread;
 
 use anyhow::{Context, Result};
 
@@ -27,21 +25,21 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at this machine, for results of guests.
+    /// Looks at this machine and at what guests depend on, for results of guests.
     pub fn of_guests() -> Result<Self> {
-        Ok(Machine {
-            commit: commit()?,
-            date: one_line("date", &["--utc", "+%F"])?,
-            processor: field(&fs::read_to_string("/proc/cpuinfo")?, "model name").context("no model name")?,
-            processors: thread::available_parallelism()?.get(),
-            software: vec![
-                ("QEMU", one_line("qemu-system-x86_64", &["--version"])?),
-                ("stock Linux", stock_kernel(&output(Command::new("./radixvm").arg("doctor"))?)),
-            ],
-        })
+        let software = vec![
+            ("QEMU", one_line("qemu-system-x86_64", &["--version"])?),
+            ("stock Linux", stock_kernel(&output(Command::new("./radixvm").arg("doctor"))?)),
+        ];
+        Ok(Machine { software, ..Machine::here()? })
     }
 
-    /// Reads what [`DESCRIBE`] printed on a machine, for results of the machine itself.
+    /// Looks at this machine, for results of the machine itself.
+    pub fn here() -> Result<Self> {
+        Machine::of_host(commit()?, &output(Command::new("sh").args(["-c", DESCRIBE]))?)
+    }
+
+    /// Reads what [`DESCRIBE`] printed on a machine.
     pub fn of_host(commit: String, description: &str) -> Result<Self> {
         let field = |name| field(description, name).with_context(|| format!("no {name}"));
         Ok(Machine {
@@ -91,10 +89,9 @@ mod tests {
 
     #[test]
     fn this_machine_describes_itself() {
-        let description = output(Command::new("sh").args(["-c", DESCRIBE])).unwrap();
-        let machine = Machine::of_host("c".into(), &description).unwrap();
-        assert_eq!(machine.processors, thread::available_parallelism().unwrap().get());
-        assert!(machine.date.starts_with("20"), "{description}");
+        let machine = Machine::here().unwrap();
+        assert_eq!(machine.processors, std::thread::available_parallelism().unwrap().get());
+        assert!(machine.date.starts_with("20"), "{}", machine.date);
         assert_eq!(machine.software.len(), 1);
         assert!(
             Machine::of_host("c".into(), "date : 2026-01-01\n")

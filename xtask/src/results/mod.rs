@@ -34,7 +34,7 @@ enum Run {
     Radixvm(&'static str),
     /// `./radixvm WORDS`, which takes `--svg FILE`: a picture named after the part, for its page.
     Pictured(&'static str),
-    /// The same, without a guest.
+    /// `./radixvm WORDS`, which takes `--json FILE` and needs no guest.
     Host(&'static str),
     /// `cargo bench WORDS`.
     Native(&'static str),
@@ -200,13 +200,7 @@ impl Part {
 
     /// Describes this machine.
     fn machine(&self) -> Result<Machine> {
-        match self.is_of_host() {
-            true => Machine::of_host(
-                machine::commit()?,
-                &output(Command::new("sh").args(["-c", machine::DESCRIBE]))?,
-            ),
-            false => Machine::of_guests(),
-        }
+        if self.is_of_host() { Machine::here() } else { Machine::of_guests() }
     }
 }
 
