@@ -20,10 +20,10 @@ pub trait Scheduler {
     fn ask_to_reap();
 }
 
-/// Processes, for fault injection.
+/// The first process, which watches the others.
 pub trait Watcher {
-    /// Returns whether this core runs the process that watches the others, or none.
-    fn is_watcher() -> bool;
+    /// Returns whether this core runs the first process, or `None` if it runs none.
+    fn is_watcher() -> Option<bool>;
 }
 
 /// Files, for their mappings.

@@ -65,6 +65,11 @@ impl Buddy {
         Some(block)
     }
 
+    /// Does the same if `left` frames are left then.
+    pub fn alloc_leaving(&mut self, order: usize, left: u64) -> Option<u64> {
+        if self.free >= left + (1 << order) { self.alloc(order) } else { None }
+    }
+
     /// Takes a block back, and merges it with its free neighbours.
     ///
     /// # Safety

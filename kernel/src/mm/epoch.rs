@@ -304,6 +304,11 @@ pub fn is_much_dead() -> bool {
     domain().garbage() > MUCH_GARBAGE
 }
 
+/// Returns whether a core has much to free that no program holds: reclaim that found nothing was too early.
+pub fn is_memory_coming() -> bool {
+    is_much_dead() || remains::any_core_has()
+}
+
 fn in_piece(go_on: impl Fn() -> bool) -> impl Fn() -> bool {
     move || go_on() && !Above::is_asked()
 }

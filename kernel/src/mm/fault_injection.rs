@@ -43,7 +43,7 @@ pub fn should_fail() -> bool {
 
 #[cold]
 fn is_planned() -> bool {
-    if WITHOUT_FAULTS.mine(&pin()).load(Ordering::Relaxed) || Above::is_watcher() {
+    if WITHOUT_FAULTS.mine(&pin()).load(Ordering::Relaxed) || Above::is_watcher() != Some(false) {
         return false;
     }
     let before = LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));

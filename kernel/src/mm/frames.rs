@@ -15,11 +15,11 @@ use percore::{AllCores, MAX_CORES, Pinned};
 use sync::CachePadded;
 use vm::FrameNum;
 
+use self::pool::{EMERGENCY, alloc_emergency, emergency, is_reserved, is_scarce, note_level, pool};
 pub(super) use self::pool::{
     alloc_block, alloc_singles, each_owner, end, exists, free_block, note, pool_notes,
 };
 pub use self::pool::{init, is_low, reserve, total};
-use self::pool::{is_reserved, is_scarce, note_level, pool};
 use super::FRAME;
 use super::fault_injection;
 use super::huge_frames;
@@ -134,14 +134,14 @@ fn refill(pin: &Pinned, dirty: &Dirty) {
         return (block..block + Dirty::BATCH as u64).rev().for_each(|frame| _ = dirty.push(frame));
     }
     fill_from_pool(dirty);
-    if dirty.len() == 0 {
-        depot::take_any(dirty);
+    if dirty.len() == 0 && !depot::take_any(dirty) {
+        alloc_emergency().map(|frame| dirty.push(frame));
     }
 }
 
 fn fill_from_pool(dirty: &Dirty) {
     let mut pool = pool();
-    dirty.refill(&mut pool, 0);
+    dirty.refill(&mut pool, 0, EMERGENCY);
     note_level(&pool);
 }
 
@@ -174,7 +174,7 @@ fn spill<const N: usize>(stack: &Stack<N>, order: usize) {
 pub(super) fn alloc_pair(pin: &Pinned) -> Option<u64> {
     let pairs = &mine(pin).pairs;
     pairs.pop().or_else(|| {
-        pairs.refill(&mut pool(), 1);
+        pairs.refill(&mut pool(), 1, EMERGENCY);
         pairs.pop().or_else(|| alloc_block(1))
     })
 }
@@ -287,15 +287,16 @@ pub struct Stats {
     pub total: u64,
     /// Frames that have no owner.
     pub free: u64,
-    /// Free frames that any core can have at once.
+    /// Free frames that the running task can have at once, on any core.
     pub pooled: u64,
 }
 
 /// Returns the current amounts. Approximate while other cores run.
 pub fn stats() -> Stats {
     let magazines: usize = MAGAZINES.iter().take(arch::cores()).map(|magazine| magazine.frames()).sum();
-    let pooled = pool().free_frames() + depot::frames() as u64;
-    Stats { total: total(), free: pooled + magazines as u64, pooled }
+    let (pool, depots) = (pool().free_frames(), depot::frames() as u64);
+    let pooled = pool.saturating_sub(emergency()) + depots;
+    Stats { total: total(), free: pool + depots + magazines as u64, pooled }
 }
 
 /// Returns whether any core can have some frames at once, so that an allocation that fails does not fail for

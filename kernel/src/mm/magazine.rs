@@ -63,10 +63,10 @@ impl<const N: usize> Stack<N> {
         Some(u64::from(unsafe { (*self.items.get())[length - 1] }))
     }
 
-    /// Takes blocks of 2^`order` frames from the pool, a batch if it is empty.
-    pub fn refill(&self, pool: &mut Buddy, order: usize) {
+    /// Takes blocks of 2^`order` frames from the pool, a batch if it is empty, and leaves `left` frames.
+    pub fn refill(&self, pool: &mut Buddy, order: usize, left: u64) {
         while self.len() < Self::BATCH {
-            let Some(block) = pool.alloc(order) else { return };
+            let Some(block) = pool.alloc_leaving(order, left) else { return };
             self.push(block);
         }
     }

@@ -10,6 +10,7 @@ use sync::{CachePadded, SpinLock};
 
 use super::Scheduler;
 use crate::above::Above;
+use crate::arch;
 
 /// An object that is freed in pieces.
 pub trait Remains: Send + Sync {
@@ -48,6 +49,11 @@ fn take(pin: &Pinned) -> Option<Box<dyn Remains>> {
 /// Returns whether this core has released an object that is not free yet.
 pub fn has_any() -> bool {
     REMAINS.mine(&pin()).lock().is_some()
+}
+
+/// Returns whether any core has released an object that is not free yet.
+pub fn any_core_has() -> bool {
+    REMAINS.iter().take(arch::cores()).any(|first| first.lock().is_some())
 }
 
 /// Frees a piece of an object that this core released. Returns whether there is more. Interrupts are on.

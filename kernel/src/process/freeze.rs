@@ -104,5 +104,5 @@ pub fn freeze_if_late(task: &Task) {
 pub fn wait_for_thaw(task: &Task) {
     task.attention.clear(attention::FROZEN);
     let freezer = &task.shared().memory.freezer;
-    let _killed = freezer.waiting.wait_killable(|| !freezer.is_frozen());
+    let _killed = freezer.waiting.wait_killable(|| (!freezer.is_frozen()).then_some(()));
 }

@@ -16,7 +16,7 @@
 //! | `groups`, `stop` | groups and sessions, stopping and continuing |
 //! | `fault`, `oom`, `oom_badness` | exceptions of programs, the OOM kill, the badness of a process |
 //! | `signal` | signals and their handlers |
-//! | `reclaim`, `page_out` | freeing memory when it is short |
+//! | `reclaim`, `rounds`, `page_out` | freeing memory when it is short |
 //! | `pieces` | operations on long ranges |
 //! | `futex`, `robust` | sleeping on a word of the program's memory |
 #![deny(unsafe_code, clippy::indexing_slicing, clippy::unwrap_used)]
@@ -46,6 +46,7 @@ pub mod pidfd;
 pub mod pieces;
 mod reclaim;
 mod robust;
+mod rounds;
 mod script;
 mod shutdown;
 pub mod signal;

@@ -22,7 +22,7 @@ use crate::{arch, control};
 /// to free.
 const EPOCHS: u64 = 4;
 /// The time after which the memory counts as free even if no epoch turned.
-const SETTLED_NS: u64 = 1_000_000_000;
+const SETTLED_NS: u64 = 10_000_000_000;
 
 /// The last victim. Locked by the task that selects the next one. No task waits for this lock.
 static LAST_VICTIM: SpinLock<Option<Victim>> = SpinLock::new(None);

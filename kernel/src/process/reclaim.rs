@@ -6,19 +6,23 @@
 use core::ops::Range;
 
 use abi::Errno;
-use sync::atomic::{AtomicU64, Ordering};
-use sync::{SpinGuard, SpinLock};
+use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use vm::{Access, FaultError, PAGE_SIZE, VirtAddr, VmError};
 
 use super::fault;
 use super::oom::{is_kill_pending, wait_for_oom};
 use super::page_out::page_out;
-use crate::mm::{epoch, frames};
+use super::rounds::{Answer, Outcome, Rounds};
+use crate::above::Above;
+use crate::mm::{Watcher, epoch, frames};
 use crate::{arch, sched};
 
 /// The tries to reclaim before a call fails, or a program is killed. The memory that one try finds may be of
 /// no use, such as frames that are not adjacent if two adjacent ones are wanted.
 const TRIES: usize = 8;
+/// A round of another task that found memory costs one of these parts of a try, because others may have taken
+/// the memory first.
+const PARTS: usize = 8;
 /// The rounds in each try that leave the tables of running programs alone.
 const MODEST: usize = 2;
 
@@ -28,8 +32,10 @@ const BACKOFF_NS: u64 = 10_000_000;
 /// The end of the time without reclaim, in nanoseconds since boot. Relaxed: a hint.
 static BACKOFF_UNTIL: AtomicU64 = AtomicU64::new(0);
 
-/// Held by the task that reclaims, which stays on its core meanwhile.
-static RECLAIMING: SpinLock<()> = SpinLock::new(());
+static ROUNDS: Rounds = Rounds::new();
+/// The rounds in a row that were too early although no killed program was waited for. Relaxed: only the task
+/// that runs a round accesses it, and the lock of the rounds orders them.
+static EARLY: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns whether a task has just reclaimed in vain, no memory has been freed since, and not much is about
 /// to be.
@@ -44,17 +50,16 @@ pub fn note_progress() {
 
 /// The tries to reclaim that one call has.
 pub struct Reclaim {
+    /// The part of [`TRIES`] that is left, in [`PARTS`] of one.
     left: usize,
     /// Set if the call fails at once when another task has just reclaimed in vain.
     may_fail: bool,
-    /// The time of the first try, in nanoseconds since boot.
-    since: Option<u64>,
 }
 
 impl Reclaim {
     /// Returns the tries of a fault. If the last one is in vain a program is killed.
     pub const fn new() -> Self {
-        Self { left: TRIES, may_fail: false, since: None }
+        Self { left: TRIES * PARTS, may_fail: false }
     }
 
     /// Returns the tries of a call that fails with ENOMEM afterwards.
@@ -67,44 +72,65 @@ impl Reclaim {
     /// then. If it holds none, other tasks may run meanwhile.
     ///
     /// Where many tasks are short of memory, reclaim must not be all that the machine does. One task reclaims
-    /// at a time, since the epochs of two would wait for one another. While a killed program still has
-    /// memory, each call tries once. After a task has reclaimed in vain, calls of others do not try for as
-    /// long as that took.
+    /// at a time, for all that wait (`rounds.rs`). After a task has reclaimed in vain, calls of others do not
+    /// try for as long as that took, except those of the first process.
     #[cold]
     pub fn try_reclaim(&mut self) -> bool {
         if !epoch::may_reclaim() {
             return false;
         }
         if self.left == 0 {
-            self.back_off();
+            back_off(arch::now_ns());
         }
         // Here, because it pauses, and `epoch::reclaim` does not.
         epoch::free_remains();
-        let turn = if self.left > 0 { wait_for_turn() } else { None };
-        if turn.is_none() || self.may_fail && is_backing_off() {
-            // The reserve that pages left to the kernel is better than nothing.
-            return frames::reserve(false);
-        }
-        if is_kill_pending() {
-            (self.left, self.since) = (0, None);
-            return epoch::reclaim(false);
-        }
-        self.since.get_or_insert_with(arch::now_ns);
-        self.left -= 1;
-        let found = reclaim_once(TRIES - 1 - self.left);
-        match found {
-            true => note_progress(),
-            false => self.back_off(),
-        }
-        found
+        let found = if self.may_try() { self.join_round() } else { None };
+        // The reserve that pages left to the kernel is better than nothing.
+        found.unwrap_or_else(|| frames::reserve(false))
     }
 
-    fn back_off(&self) {
-        let Some(since) = self.since else { return };
-        if !frames::has_plenty() {
-            let now = arch::now_ns();
-            BACKOFF_UNTIL.store(now + (now - since).max(BACKOFF_NS), Ordering::Relaxed);
-        }
+    fn may_try(&self) -> bool {
+        let is_refused = || self.may_fail && is_backing_off() && Above::is_watcher() != Some(true);
+        self.left > 0 && is_wanted() && !is_refused()
+    }
+
+    /// Returns whether a round of reclaim found memory, or `None` if the running task is not to go on.
+    fn join_round(&mut self) -> Option<bool> {
+        let tried = TRIES - self.left.div_ceil(PARTS);
+        let answer = ROUNDS.join(tried, self.may_fail, run_round)?;
+        let cost = if matches!(answer, Answer::FoundByAnother) { 1 } else { PARTS };
+        self.left = self.left.saturating_sub(cost);
+        Some(!matches!(answer, Answer::Nothing))
+    }
+}
+
+/// Runs a round, which stays on its core.
+fn run_round(tried: usize) -> Outcome {
+    let since = arch::now_ns();
+    if is_kill_pending() && epoch::reclaim(false) {
+        return Outcome::Found;
+    }
+    if is_kill_pending() {
+        return Outcome::TooEarly;
+    }
+    if reclaim_once(tried) {
+        EARLY.store(0, Ordering::Relaxed);
+        note_progress();
+        return Outcome::Found;
+    }
+    if epoch::is_memory_coming() && EARLY.fetch_add(1, Ordering::Relaxed) < TRIES {
+        return Outcome::TooEarly;
+    }
+    EARLY.store(0, Ordering::Relaxed);
+    back_off(since);
+    Outcome::Nothing
+}
+
+/// Begins the time without reclaim, as long as the time `since` then, in nanoseconds since boot.
+fn back_off(since: u64) {
+    if !frames::has_plenty() {
+        let now = arch::now_ns();
+        BACKOFF_UNTIL.store(now + (now - since).max(BACKOFF_NS), Ordering::Relaxed);
     }
 }
 
@@ -115,19 +141,6 @@ fn reclaim_once(tried: usize) -> bool {
     // memory of the last one was not enough. So pages are compressed as well.
     let enough = found && tried == 0 && !frames::is_low();
     enough || page_out(tried) || found || epoch::reclaim(true)
-}
-
-/// Lets other tasks run until none of them reclaims, and then locks reclaim. Returns `None` if the running
-/// task is not to go on. The caller holds no lock.
-fn wait_for_turn() -> Option<SpinGuard<'static, ()>> {
-    while is_wanted() {
-        if let Some(turn) = RECLAIMING.try_lock() {
-            return Some(turn);
-        }
-        sched::give_way();
-        percore::relax();
-    }
-    None
 }
 
 /// Returns whether the running task is to go on. Lets other tasks run first, if that is due.

@@ -64,24 +64,28 @@ impl WaitQueue {
         }
     }
 
-    /// Sleeps until `ready` returns true. Signals wait until then.
+    /// Sleeps until `ready` returns a value. Signals wait until then.
     ///
     /// # Errors
     /// EINTR if the task is killed.
-    pub fn wait_killable(&self, ready: impl Fn() -> bool) -> Result<(), Errno> {
-        let task = current();
-        while !ready() {
+    pub fn wait_killable<R>(&self, mut ready: impl FnMut() -> Option<R>) -> Result<R, Errno> {
+        loop {
+            // Before it registers, since few of many waiters may have to wait again.
+            if let Some(value) = ready() {
+                return Ok(value);
+            }
+            let task = current();
             let entry = WaitEntry::take(self, &task);
             // Registered first, checked second, as above.
-            if !ready() {
-                if task.is_killed() {
-                    return Err(Errno::EINTR);
-                }
-                park();
+            if let Some(value) = ready() {
+                return Ok(value);
             }
+            if task.is_killed() {
+                return Err(Errno::EINTR);
+            }
+            park();
             drop(entry);
         }
-        Ok(())
     }
 
     /// Wakes all waiters. The condition was made true before.

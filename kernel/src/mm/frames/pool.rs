@@ -8,7 +8,9 @@ use sync::{CachePadded, SetOnce, SpinGuard, SpinLock};
 use vm::FrameNum;
 
 use super::depot;
+use crate::above::Above;
 use crate::arch::{self, phys_to_virt, virt_to_phys};
+use crate::mm::Watcher;
 use crate::mm::buddy::Buddy;
 use crate::mm::owner::{Notes, Owner};
 
@@ -22,6 +24,9 @@ static LEVEL: AtomicU8 = AtomicU8::new(Level::Enough as u8);
 /// Frames that are reserved for allocations that cannot wait for memory: the kernel's heap, writes. Clean
 /// pages of files leave them, and pages of programs too while others can be compressed.
 const RESERVE: u64 = 256;
+/// Frames that only the first process gets, so that it can stop what takes all memory however many tasks wait
+/// for the same frames. It needs a page and its tables, on each core that it comes to.
+pub(super) const EMERGENCY: u64 = 32;
 /// Set if pages of programs leave the reserve. Relaxed: a hint.
 static RESERVED: AtomicBool = AtomicBool::new(false);
 /// While less than one part in `SCARCE` of all memory is in the pool, sleeping cores keep no frames, and
@@ -110,10 +115,10 @@ pub(super) fn note_level(pool: &Buddy) {
 
 /// Allocates 2^`order` contiguous frames directly from the pool.
 pub(in crate::mm) fn alloc_block(order: usize) -> Option<u64> {
-    let block = pool().alloc(order);
+    let block = alloc_leaving(order, emergency());
     block.or_else(|| {
         depot::empty_all();
-        pool().alloc(order)
+        alloc_leaving(order, emergency())
     })
 }
 
@@ -128,9 +133,19 @@ pub(in crate::mm) fn alloc_singles(order: usize, left: u64) -> Option<u64> {
 
 fn alloc_leaving(order: usize, left: u64) -> Option<u64> {
     let mut pool = pool();
-    let block = (pool.free_frames() >= left + (1 << order)).then(|| pool.alloc(order))?;
+    let block = pool.alloc_leaving(order, left);
     note_level(&pool);
     block
+}
+
+/// Allocates one of the last frames, if the running task may have them.
+pub(super) fn alloc_emergency() -> Option<u64> {
+    alloc_leaving(0, emergency())
+}
+
+/// Returns the frames that the running task leaves in the pool.
+pub(super) fn emergency() -> u64 {
+    if Above::is_watcher() == Some(true) { 0 } else { EMERGENCY }
 }
 
 /// Returns the number of frames of usable memory at boot.
