@@ -47,6 +47,8 @@ static SHORT: AtomicUsize = AtomicUsize::new(0);
 /// Number of these cores for which that was not enough. If it is not 0, every core gives back its page
 /// tables.
 static DESPERATE: AtomicUsize = AtomicUsize::new(0);
+/// Set if the last [`drain`] ended because its time was over. Relaxed: a hint.
+static UNFINISHED: AtomicBool = AtomicBool::new(false);
 /// How often cores have been asked for the frames of their magazines.
 static CALLS: AtomicU64 = AtomicU64::new(0);
 /// The last call that each core has answered. Only the core itself writes its word.
@@ -215,9 +217,11 @@ pub fn idle_exit() {
 /// Forces epochs until all dead objects are free or no more come free, for at most a second. The caller holds
 /// no lock.
 pub fn drain() {
+    let since = arch::now_ns();
     lending::keep(&pin());
     rcu().drain_while(&pin(), hurrying(|| rcu().epoch()));
     domain().drain_while(&pin(), hurrying(|| domain().epoch()));
+    UNFINISHED.store(arch::now_ns() - since >= WAIT_NS, Ordering::Relaxed);
 }
 
 /// Frees removed files that wait only for look-ups to end, and what this core frees in pieces. Returns
@@ -304,9 +308,10 @@ pub fn is_much_dead() -> bool {
     domain().garbage() > MUCH_GARBAGE
 }
 
-/// Returns whether a core has much to free that no program holds: reclaim that found nothing was too early.
+/// Returns whether cores were too slow for the last [`drain`], or one frees an object in pieces: reclaim that
+/// found nothing was too early.
 pub fn is_memory_coming() -> bool {
-    is_much_dead() || remains::any_core_has()
+    UNFINISHED.load(Ordering::Relaxed) || remains::any_core_has()
 }
 
 fn in_piece(go_on: impl Fn() -> bool) -> impl Fn() -> bool {

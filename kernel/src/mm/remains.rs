@@ -4,6 +4,7 @@
 
 use alloc::boxed::Box;
 use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use percore::{AllCores, MAX_CORES, Pinned, pin};
 use sync::{CachePadded, SpinLock};
@@ -21,26 +22,42 @@ pub trait Remains: Send + Sync {
     fn next(&mut self) -> &mut Option<Box<dyn Remains>>;
 }
 
-/// The objects that each core released, the last first.
-static REMAINS: AllCores<SpinLock<Option<Box<dyn Remains>>>> =
-    AllCores::new([const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES]);
+/// The objects that a core released.
+struct Released {
+    /// The last one first, without one of which a piece is being freed.
+    first: SpinLock<Option<Box<dyn Remains>>>,
+    /// The number of all. Relaxed: only the core itself writes it, for others it is a hint.
+    count: AtomicUsize,
+}
+
+static REMAINS: AllCores<Released> = AllCores::new(
+    [const { CachePadded::new(Released { first: SpinLock::new(None), count: AtomicUsize::new(0) }) };
+        MAX_CORES],
+);
 
 /// Leaves `remains`, which has no holder, to this core, which frees it in pieces. It is stored in `place`.
 /// Interrupts may be off.
 pub fn leave<T: Remains + 'static>(place: Box<MaybeUninit<T>>, remains: T) {
     let remains: Box<T> = Box::write(place, remains);
-    put(&pin(), remains);
+    let pin = pin();
+    count(&pin, 1);
+    put(&pin, remains);
     Above::ask_to_reap();
 }
 
+fn count(pin: &Pinned, change: isize) {
+    let count = &REMAINS.mine(pin).count;
+    count.store(count.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
+}
+
 fn put(pin: &Pinned, mut remains: Box<dyn Remains>) {
-    let mut first = REMAINS.mine(pin).lock();
+    let mut first = REMAINS.mine(pin).first.lock();
     *remains.next() = first.take();
     *first = Some(remains);
 }
 
 fn take(pin: &Pinned) -> Option<Box<dyn Remains>> {
-    let mut first = REMAINS.mine(pin).lock();
+    let mut first = REMAINS.mine(pin).first.lock();
     let mut taken = first.take()?;
     *first = taken.next().take();
     Some(taken)
@@ -48,12 +65,12 @@ fn take(pin: &Pinned) -> Option<Box<dyn Remains>> {
 
 /// Returns whether this core has released an object that is not free yet.
 pub fn has_any() -> bool {
-    REMAINS.mine(&pin()).lock().is_some()
+    REMAINS.mine(&pin()).first.lock().is_some()
 }
 
 /// Returns whether any core has released an object that is not free yet.
 pub fn any_core_has() -> bool {
-    REMAINS.iter().take(arch::cores()).any(|first| first.lock().is_some())
+    REMAINS.iter().take(arch::cores()).any(|released| released.count.load(Ordering::Relaxed) > 0)
 }
 
 /// Frees a piece of an object that this core released. Returns whether there is more. Interrupts are on.
@@ -67,5 +84,6 @@ pub fn free_piece() -> bool {
         return true;
     }
     drop(remains);
+    count(&pin, -1);
     has_any()
 }

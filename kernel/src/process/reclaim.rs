@@ -9,12 +9,12 @@ use abi::Errno;
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use vm::{Access, FaultError, PAGE_SIZE, VirtAddr, VmError};
 
+use super::FIRST;
 use super::fault;
 use super::oom::{is_kill_pending, wait_for_oom};
 use super::page_out::page_out;
 use super::rounds::{Answer, Outcome, Rounds};
-use crate::above::Above;
-use crate::mm::{Watcher, epoch, frames};
+use crate::mm::{epoch, frames};
 use crate::{arch, sched};
 
 /// The tries to reclaim before a call fails, or a program is killed. The memory that one try finds may be of
@@ -33,8 +33,8 @@ const BACKOFF_NS: u64 = 10_000_000;
 static BACKOFF_UNTIL: AtomicU64 = AtomicU64::new(0);
 
 static ROUNDS: Rounds = Rounds::new();
-/// The rounds in a row that were too early although no killed program was waited for. Relaxed: only the task
-/// that runs a round accesses it, and the lock of the rounds orders them.
+/// The rounds in a row that were too early. Relaxed: only the task that runs a round accesses it, and the
+/// lock of the rounds orders them.
 static EARLY: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns whether a task has just reclaimed in vain, no memory has been freed since, and not much is about
@@ -90,38 +90,41 @@ impl Reclaim {
     }
 
     fn may_try(&self) -> bool {
-        let is_refused = || self.may_fail && is_backing_off() && Above::is_watcher() != Some(true);
+        let is_refused = || self.may_fail && is_backing_off() && !is_first();
         self.left > 0 && is_wanted() && !is_refused()
     }
 
     /// Returns whether a round of reclaim found memory, or `None` if the running task is not to go on.
     fn join_round(&mut self) -> Option<bool> {
         let tried = TRIES - self.left.div_ceil(PARTS);
-        let answer = ROUNDS.join(tried, self.may_fail, run_round)?;
+        let answer = ROUNDS.join(tried, self.may_fail && !is_first(), run_round)?;
         let cost = if matches!(answer, Answer::FoundByAnother) { 1 } else { PARTS };
         self.left = self.left.saturating_sub(cost);
-        Some(!matches!(answer, Answer::Nothing))
+        // A round of another task finds nothing while only the first process may have the frames.
+        Some(!matches!(answer, Answer::Nothing) || is_first() && frames::stats().pooled > 0)
     }
+}
+
+/// Returns whether the first process runs here.
+fn is_first() -> bool {
+    arch::with_current(|task| task.process().pid()) == Some(FIRST)
 }
 
 /// Runs a round, which stays on its core.
 fn run_round(tried: usize) -> Outcome {
     let since = arch::now_ns();
-    if is_kill_pending() && epoch::reclaim(false) {
-        return Outcome::Found;
-    }
-    if is_kill_pending() {
-        return Outcome::TooEarly;
-    }
-    if reclaim_once(tried) {
-        EARLY.store(0, Ordering::Relaxed);
-        note_progress();
-        return Outcome::Found;
-    }
-    if epoch::is_memory_coming() && EARLY.fetch_add(1, Ordering::Relaxed) < TRIES {
+    let mut found = is_kill_pending() && epoch::reclaim(false);
+    found = found || !is_kill_pending() && reclaim_once(tried);
+    // Bounded, because a killed program cannot end while a task that waits here has a lock that it needs.
+    let is_early = !found && (is_kill_pending() || epoch::is_memory_coming());
+    if is_early && EARLY.fetch_add(1, Ordering::Relaxed) < TRIES {
         return Outcome::TooEarly;
     }
     EARLY.store(0, Ordering::Relaxed);
+    if found {
+        note_progress();
+        return Outcome::Found;
+    }
     back_off(since);
     Outcome::Nothing
 }

@@ -36,7 +36,7 @@ pub enum Outcome {
     Found,
     /// There is no memory.
     Nothing,
-    /// It found none, but memory that no program holds is about to be freed.
+    /// It found none, but some is about to be freed.
     TooEarly,
 }
 
@@ -104,12 +104,12 @@ impl State {
         }
     }
 
-    fn end(&mut self, outcome: Outcome) {
+    fn end(&mut self, tried: usize, outcome: Outcome) {
         self.ended += 1;
         match outcome {
             Outcome::Found => (self.fruitful, self.tried) = (self.ended, 0),
             Outcome::Nothing => self.vain = self.ended,
-            Outcome::TooEarly => {}
+            Outcome::TooEarly => self.tried = self.tried.max(tried),
         }
     }
 }
@@ -149,7 +149,7 @@ impl Rounds {
 
     fn run(&self, tried: usize, round: impl Fn(usize) -> Outcome) -> Outcome {
         let outcome = round(tried);
-        self.state.lock().end(outcome);
+        self.state.lock().end(tried, outcome);
         self.waiting.wake_all();
         outcome
     }

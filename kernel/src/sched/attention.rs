@@ -58,12 +58,9 @@ impl Attention {
         self.0.load(Ordering::SeqCst) & reasons != 0
     }
 
-    /// Returns whether there are only these reasons, or `None` if there is none.
-    pub fn only(&self, reasons: u32) -> Option<bool> {
-        match self.0.load(Ordering::SeqCst) {
-            0 => None,
-            raised => Some(raised & !reasons == 0),
-        }
+    /// Returns all reasons.
+    pub fn reasons(&self) -> u32 {
+        self.0.load(Ordering::SeqCst)
     }
 
     /// Takes all reasons.

@@ -16,11 +16,11 @@ use crate::arch;
 #[inline]
 pub fn pause() -> bool {
     let goes_on = |task: &super::Task| {
-        match cores::mine().attention.only(REAP) {
+        match cores::mine().attention.reasons() {
+            0 => {}
             // A task that frees what the core has left would give it up after each piece.
-            Some(true) => work::serve_and_take_turns(),
-            Some(false) => work::give_way(),
-            None => {}
+            REAP => work::serve_and_take_turns(),
+            _ => work::give_way(),
         }
         !task.is_killed()
     };

@@ -70,7 +70,7 @@ impl WaitQueue {
     /// EINTR if the task is killed.
     pub fn wait_killable<R>(&self, mut ready: impl FnMut() -> Option<R>) -> Result<R, Errno> {
         loop {
-            // Before it registers, since few of many waiters may have to wait again.
+            // First without the lock of the queue, since a waiter that was woken may be one of many.
             if let Some(value) = ready() {
                 return Ok(value);
             }
