@@ -65,26 +65,39 @@ enum Kind {
 }
 
 /// The pages of a file, and its length.
+///
+/// The first cache line changes with the length, the second with the pages that the file has, and the third
+/// when it is mapped. So calls that do one of these share no line with calls that do another.
+#[repr(C)]
 pub struct PageCache {
     /// Bytes. Release when raised, Acquire when read: a task that sees that a byte is below the end sees the
     /// byte.
     len: AtomicU64,
-    pages: PageTree,
-    kind: Kind,
     changing: SpinLock<Changing>,
-    /// Set if seals can be added.
-    is_sealable: bool,
+    kind: Kind,
+    _second: NextLine,
+    pages: PageTree,
+    /// The last scan in which [`Self::count_once`] counted it. Relaxed: two scans at once may count it twice.
+    counted_in: AtomicU64,
+    _third: NextLine,
     mappings: Mappings,
     /// The name, or 0 if none has been asked for.
     name: AtomicU64,
     /// Processes that count their reads in their own page tables. Relaxed: it only says whether that is worth
     /// it.
     sharers: AtomicI64,
-    /// The last scan in which [`Self::count_once`] counted it. Relaxed: two scans at once may count it twice.
-    counted_in: AtomicU64,
-    /// The events that have happened to the file: [`MAPPED`], [`NAMELESS`].
+    /// The events that have happened to the file: [`MAPPED`], [`NAMELESS`]. Both from the start if its pages
+    /// are outside the budget.
     past: AtomicU8,
+    /// Set if seals can be added.
+    is_sealable: bool,
 }
+
+/// The end of a cache line.
+#[repr(align(64))]
+struct NextLine;
+
+const _: () = assert!(size_of::<PageCache>() == 3 * align_of::<NextLine>());
 
 /// The file was mapped.
 const MAPPED: u8 = 1;
@@ -116,18 +129,26 @@ impl PageCache {
     }
 
     fn with(kind: Kind, len: u64, is_sealable: bool) -> Self {
+        let past = if matches!(kind, Kind::File) { 0 } else { MAPPED | NAMELESS };
         Self {
             len: AtomicU64::new(len),
-            pages: PageTree::new(),
-            kind,
             changing: SpinLock::new(Changing::new(Seals::new(if is_sealable { 0 } else { F_SEAL_SEAL }))),
-            is_sealable,
+            kind,
+            _second: NextLine,
+            pages: PageTree::new(),
+            counted_in: AtomicU64::new(0),
+            _third: NextLine,
             mappings: Mappings::new(),
             name: AtomicU64::new(0),
             sharers: AtomicI64::new(0),
-            counted_in: AtomicU64::new(0),
-            past: AtomicU8::new(0),
+            past: AtomicU8::new(past),
+            is_sealable,
         }
+    }
+
+    /// Returns whether a write must look at the seals. Only one to nameless memory reads the third line.
+    fn may_be_sealed(&self) -> bool {
+        matches!(self.kind, Kind::Anonymous) && self.is_sealable
     }
 
     /// Notes that the file is mapped.
@@ -142,7 +163,7 @@ impl PageCache {
 
     fn note(&self, event: u8) {
         let is_known = |past: u8| past & event != 0;
-        if !matches!(self.kind, Kind::File) || is_known(self.past.load(Ordering::Relaxed)) {
+        if is_known(self.past.load(Ordering::Relaxed)) {
             return;
         }
         let past = self.past.fetch_or(event, Ordering::Relaxed);
@@ -279,7 +300,7 @@ impl PageCache {
     pub fn write(&self, at: WriteAt, from: &[u8]) -> Result<usize, Errno> {
         let end = self.len();
         match at {
-            WriteAt::Offset(at) if !self.is_sealable && at.saturating_add(from.len() as u64) <= end => {
+            WriteAt::Offset(at) if !self.may_be_sealed() && at.saturating_add(from.len() as u64) <= end => {
                 self.put(at, from)
             }
             _ => self.write_locked(at, from),

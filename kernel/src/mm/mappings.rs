@@ -35,6 +35,8 @@ type Lists = PerCore<SpinLock<List>>;
 /// The mappings of one file.
 pub struct Mappings {
     lists: SetOnce<Lists>,
+    /// Held while the file gets its lists, which happens once.
+    opening: SpinLock<()>,
     /// Number of walks that are under way. Relaxed: the lists' locks order it, see 4.
     walks: AtomicUsize,
 }
@@ -75,13 +77,10 @@ struct List {
 // SAFETY: the records are shared by all cores, and their links belong to the list.
 unsafe impl Send for List {}
 
-/// Held while a file gets its lists, which happens once.
-static OPENING: SpinLock<()> = SpinLock::new(());
-
 impl Mappings {
     /// Returns the mappings of a file that is not mapped.
     pub const fn new() -> Self {
-        Self { lists: SetOnce::new(), walks: AtomicUsize::new(0) }
+        Self { lists: SetOnce::new(), opening: SpinLock::new(()), walks: AtomicUsize::new(0) }
     }
 
     /// Creates the lists if there are none.
@@ -90,7 +89,7 @@ impl Mappings {
     /// No memory for them.
     pub(super) fn open(&self) -> Result<(), Errno> {
         if self.lists.get().is_none() {
-            let _alone = OPENING.lock();
+            let _alone = self.opening.lock();
             if self.lists.get().is_none() {
                 self.lists.set(new_lists()?);
             }
