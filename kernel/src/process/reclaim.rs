@@ -100,8 +100,10 @@ impl Reclaim {
         let answer = ROUNDS.join(tried, self.may_fail && !is_first(), run_round)?;
         let cost = if matches!(answer, Answer::FoundByAnother) { 1 } else { PARTS };
         self.left = self.left.saturating_sub(cost);
-        // A round of another task finds nothing while only the first process may have the frames.
-        Some(!matches!(answer, Answer::Nothing) || is_first() && frames::stats().pooled > 0)
+        // A round of another task finds nothing if the frames are for the first process only. With fewer it
+        // would try for ever, since each round takes its tables and each try makes them again.
+        let has_own = || is_first() && frames::stats().pooled >= epoch::WORTH_A_RETRY;
+        Some(!matches!(answer, Answer::Nothing) || has_own())
     }
 }
 
