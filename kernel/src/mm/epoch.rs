@@ -214,8 +214,8 @@ pub fn idle_exit() {
     rcu().online(&pin());
 }
 
-/// Forces epochs until all dead objects are free or no more come free, for at most a second. The caller holds
-/// no lock.
+/// Forces epochs until all dead objects are free or no more come free, for at most a second in each of both
+/// domains. The caller holds no lock.
 pub fn drain() {
     let since = arch::now_ns();
     lending::keep(&pin());

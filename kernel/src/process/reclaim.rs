@@ -9,12 +9,12 @@ use abi::Errno;
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use vm::{Access, FaultError, PAGE_SIZE, VirtAddr, VmError};
 
-use super::FIRST;
 use super::fault;
 use super::oom::{is_kill_pending, wait_for_oom};
 use super::page_out::page_out;
 use super::rounds::{Answer, Outcome, Rounds};
-use crate::mm::{epoch, frames};
+use crate::above::Above;
+use crate::mm::{Watcher, epoch, frames};
 use crate::{arch, sched};
 
 /// The tries to reclaim before a call fails, or a program is killed. The memory that one try finds may be of
@@ -109,7 +109,7 @@ impl Reclaim {
 
 /// Returns whether the first process runs here.
 fn is_first() -> bool {
-    arch::with_current(|task| task.process().pid()) == Some(FIRST)
+    Above::is_watcher() == Some(true)
 }
 
 /// Runs a round, which stays on its core.
