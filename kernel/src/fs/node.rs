@@ -75,25 +75,23 @@ struct Parent {
 /// A file, directory or link.
 ///
 /// The counts of references stand on the cache line before a node, and change when it is opened. On the first
-/// line of the node is what a call reads through a descriptor, and the second changes with the file and its
-/// names.
+/// line of the node is what a call reads through a descriptor, the second changes with the file, and the
+/// third with its names.
 #[repr(C)]
 pub struct Node {
     permissions: AtomicU32,
     volume: Volume,
     ino: u64,
     body: Body,
-    status: Status,
+    changed_ns: Line<AtomicU64>,
+    links: Line<AtomicU32>,
 }
 
-/// The part of a node that changes with the file and its names, and that `stat` reads.
+/// A value on a cache line of its own.
 #[repr(align(64))]
-struct Status {
-    changed_ns: AtomicU64,
-    links: AtomicU32,
-}
+struct Line<T>(T);
 
-const _: () = assert!(offset_of!(Node, status) == align_of::<Status>());
+const _: () = assert!(offset_of!(Node, changed_ns) == 64 && size_of::<Node>() == 3 * 64);
 
 /// Per core, the number of nodes that it has made: cores that make nodes share no cache line. Relaxed
 /// everywhere in this file: numbers, times and permissions order nothing.
@@ -120,7 +118,8 @@ impl Node {
     #[inline(always)]
     fn with(ino: u64, volume: Volume, permissions: u32, body: Body, links: u32) -> Self {
         Self {
-            status: Status { changed_ns: AtomicU64::new(arch::wall_ns()), links: AtomicU32::new(links) },
+            changed_ns: Line(AtomicU64::new(arch::wall_ns())),
+            links: Line(AtomicU32::new(links)),
             permissions: AtomicU32::new(permissions & 0o7777),
             volume,
             ino,
@@ -212,14 +211,14 @@ impl Node {
     pub fn set_changed(&self, ns: u64) {
         match &self.body {
             Body::Directory(directory) => directory.names.set_changed(ns),
-            _ => self.status.changed_ns.store(ns, Ordering::Relaxed),
+            _ => self.changed_ns.0.store(ns, Ordering::Relaxed),
         }
     }
 
     fn changed_ns(&self) -> u64 {
         match &self.body {
             Body::Directory(directory) => directory.names.changed_ns(),
-            _ => self.status.changed_ns.load(Ordering::Relaxed),
+            _ => self.changed_ns.0.load(Ordering::Relaxed),
         }
     }
 
@@ -230,24 +229,24 @@ impl Node {
 
     /// Returns the number of hard links, which is 0 once its last name is gone.
     pub fn links(&self) -> u32 {
-        self.status.links.load(Ordering::Relaxed)
+        self.links.0.load(Ordering::Relaxed)
     }
 
     /// Counts one more name.
     pub fn add_link(&self) {
-        self.status.links.fetch_add(1, Ordering::Relaxed);
+        self.links.0.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts one name less.
     pub fn remove_link(&self) {
-        if self.status.links.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if self.links.0.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.note_nameless();
         }
     }
 
     /// Sets the number of names to 0.
     pub fn forget_links(&self) {
-        self.status.links.store(0, Ordering::Relaxed);
+        self.links.0.store(0, Ordering::Relaxed);
         self.note_nameless();
     }
 
