@@ -5,27 +5,24 @@ use std::fmt;
 /// A table: a heading and rows of cells.
 pub struct Table {
     rows: Vec<Vec<String>>,
-    left: usize,
+    left: Vec<usize>,
 }
 
 impl Table {
     /// Creates a table with its heading.
     pub fn new<S: Into<String>>(heading: impl IntoIterator<Item = S>) -> Self {
-        Table { rows: vec![heading.into_iter().map(Into::into).collect()], left: 0 }
+        Table { rows: vec![heading.into_iter().map(Into::into).collect()], left: vec![0] }
     }
 
     /// Aligns one more column to the left, which has text.
-    pub fn left(self, column: usize) -> Self {
-        Table { left: column, ..self }
+    pub fn left(mut self, column: usize) -> Self {
+        self.left.push(column);
+        self
     }
 
     fn line(&self, row: &[String], widths: &[usize]) -> String {
         let cell = |(column, (text, width)): (usize, (&String, &usize))| {
-            if column == 0 || column == self.left {
-                format!("{text:<width$}")
-            } else {
-                format!("{text:>width$}")
-            }
+            if self.left.contains(&column) { format!("{text:<width$}") } else { format!("{text:>width$}") }
         };
         row.iter().zip(widths).enumerate().map(cell).collect::<Vec<_>>().join("  ")
     }

@@ -1,6 +1,6 @@
 //! Headers of ELF files, as far as loading a program needs them.
 
-use crate::{page_end, page_start, u16_at, u32_at, u64_at};
+use crate::{RUNTIME_END, SLOTS_BASE, page_end, page_start, u16_at, u32_at, u64_at};
 
 /// The size of a file's first part that [`Headers::parse`] needs: the header and the program headers.
 pub const HEAD: usize = 4096;
@@ -117,6 +117,11 @@ impl<'a> Headers<'a> {
             span = Some(span.map_or((from, to), |(first, last)| (first.min(from), last.max(to))));
         }
         span
+    }
+
+    /// Returns whether it is linked for addresses that the runtime has itself.
+    pub fn takes_runtime_addresses(self) -> bool {
+        self.is_fixed && self.span().is_some_and(|(first, end)| first < RUNTIME_END && SLOTS_BASE < end)
     }
 
     /// Returns the largest alignment of a segment, at least a page.

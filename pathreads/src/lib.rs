@@ -12,6 +12,7 @@ pub mod functions;
 pub mod kept;
 pub mod pointers;
 pub mod record;
+pub mod refused;
 pub mod sites;
 pub mod slot;
 

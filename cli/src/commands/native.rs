@@ -1,5 +1,9 @@
 //! `radixvm native`: becomes the runtime, which becomes the program.
 
+mod calls;
+mod check;
+mod files;
+
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -8,6 +12,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use launch::artifacts;
+
+use self::check::Mode;
 
 const STATUSES: &str = "\
 Exit status: the program's own, as its signals are; 125 if the runtime itself failed; 126 if PROGRAM cannot be
@@ -41,13 +47,23 @@ pub struct Arguments {
     /// Print the pool's counters on stderr when the program exits
     #[arg(long)]
     stats: bool,
+    /// Say what of the program cannot work, and do not run it
+    ///
+    /// Reads the program and its libraries, and executes nothing of them. Finds calls that the program
+    /// contains, which it need not make. The exit status is 0 if nothing was found and 1 otherwise.
+    #[arg(long, conflicts_with = "stats")]
+    check: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM ARGS")]
     command: Vec<OsString>,
 }
 
-/// Executes the runtime. Returns only if that fails.
+/// Executes the runtime, and returns only if that fails. With `--check` it checks the program.
 pub fn run(arguments: &Arguments) -> Result<u8> {
+    if arguments.check {
+        let mode = if arguments.isolate { Mode::Isolate } else { Mode::Pool };
+        return check::run(&arguments.command[0], mode);
+    }
     let runtime = artifacts::runtime()?;
     let mut command = Command::new(&runtime);
     command.arg(match arguments {

@@ -170,3 +170,83 @@ fn counters_are_printed_once() {
     let seen = see(in_way(&["--stats"], &program));
     assert_eq!((seen.status, seen.messages.matches("pathreads: ").count()), (Some(2), 1), "{seen:?}");
 }
+
+/// Compiles a program whose calls `--isolate` refuses: by the C library's functions, by `syscall`, and by the
+/// instruction.
+fn compile_refused(folder: &std::path::Path, options: &[&str]) -> String {
+    let (source, program) = (folder.join("refused.c"), folder.join("refused"));
+    let text = "#include <sys/shm.h>\n#include <unistd.h>\n\
+        int main(int count, char **words) {\n\
+        if (count > 1) { long r; __asm__ volatile (\"syscall\" : \"=a\"(r) : \"a\"(216), \"D\"(0L) : \"rcx\", \"r11\"); }\n\
+        if (count > 2) shmat(0, 0, 0);\n\
+        syscall(323, 0); return 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    let compiled = Command::new("gcc").args(options).arg("-o").arg(&program).arg(&source).status();
+    assert!(compiled.unwrap().success());
+    program.to_str().unwrap().to_owned()
+}
+
+/// A check finds the calls that are refused when the program runs.
+#[test]
+fn a_check_names_the_calls_that_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for options in [&["-O1"][..], &["-O1", "-fno-plt"], &["-O1", "-static"]] {
+        let program = compile_refused(folder.path(), options);
+        let seen = native(&["--isolate", "--check", "--", &program]);
+        assert_eq!(seen.status, Some(1), "{options:?} {seen:?}");
+        assert!(seen.text.starts_with(&format!("{program}: parts of it may not work")), "{seen:?}");
+        let refused = |name: &str| seen.text.lines().any(|line| line.starts_with(&format!("{name} ")));
+        for name in ["remap_file_pages", "shmat", "userfaultfd"] {
+            assert!(refused(name), "{name}, {options:?}: {seen:?}");
+        }
+        let run = native(&["--isolate", "--", &program]);
+        assert_eq!(run.messages, "pathreads: --isolate cannot do this: userfaultfd\n");
+        let with_pool = native(&["--check", "--", &program]);
+        assert_eq!(with_pool.status, Some(0), "{with_pool:?}");
+        assert!(with_pool.text.contains("nothing was found"), "{with_pool:?}");
+    }
+}
+
+#[test]
+fn a_check_says_what_linux_executes_without_the_runtime() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile_refused(folder.path(), &[]);
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).unwrap();
+    let seen = native(&["--check", "--", &program]);
+    assert_eq!(seen.status, Some(1), "{seen:?}");
+    assert!(seen.text.contains("Linux executes it without the runtime") && seen.text.contains("set-user-ID"));
+    let moved = compile_refused(folder.path(), &["-no-pie", "-Wl,-Ttext-segment=0x70000000"]);
+    let seen = native(&["--check", "--", &moved]);
+    assert!(seen.status == Some(1) && seen.text.contains("fixed addresses"), "{seen:?}");
+}
+
+/// A check executes nothing of the program, and takes no executed program's status.
+#[test]
+fn a_check_does_not_run_the_program() {
+    let seen = native(&["--check", "--", "sh", "-c", "echo ran; exit 7"]);
+    assert!(seen.status == Some(0) && !seen.text.contains("ran\n"), "{seen:?}");
+    let seen = native(&["--check", "--", "no-such-program"]);
+    assert_eq!((seen.status, seen.text.as_str()), (Some(127), ""), "{seen:?}");
+    assert!(seen.messages.contains("no-such-program: no such program"), "{seen:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text");
+    std::fs::write(&text, "no program").unwrap();
+    assert_eq!(native(&["--check", "--", text.to_str().unwrap()]).status, Some(126));
+}
+
+#[test]
+fn a_check_names_missing_libraries() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, library) = (folder.path().join("empty.c"), folder.path().join("libgone.so"));
+    let program = folder.path().join("needs");
+    std::fs::write(&source, "int gone(void) { return 0; }").unwrap();
+    let main = folder.path().join("main.c");
+    std::fs::write(&main, "int gone(void); int main() { return gone(); }").unwrap();
+    let shared = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    let linked = Command::new("gcc").arg("-o").arg(&program).arg(&main).arg(&library).status();
+    assert!(shared.unwrap().success() && linked.unwrap().success());
+    std::fs::remove_file(&library).unwrap();
+    let seen = native(&["--check", "--", program.to_str().unwrap()]);
+    assert!(seen.status == Some(1) && seen.text.contains("libgone.so"), "{seen:?}");
+}

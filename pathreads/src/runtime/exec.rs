@@ -9,7 +9,6 @@
 //! Nothing here writes to memory other than the stack: a child of `vfork` shares all of it.
 
 use pathreads::elf::{Headers, PT_INTERP, SCRIPT_HEAD, Script, Segment};
-use pathreads::{RUNTIME_END, SLOTS_BASE};
 
 use crate::boot;
 use crate::dispatch::Then;
@@ -133,8 +132,7 @@ fn is_known(file: u64, scripts: usize) -> bool {
         return scripts > 0 && can_be_loaded(path.as_ptr() as u64, scripts - 1);
     }
     let Some(headers) = Headers::parse(head) else { return false };
-    let meets = |(first, end): (u64, u64)| headers.is_fixed && first < RUNTIME_END && SLOTS_BASE < end;
-    if headers.span().is_none_or(meets) {
+    if headers.takes_runtime_addresses() {
         return false;
     }
     headers.find(PT_INTERP).is_none_or(|interpreter| is_readable(file, interpreter))

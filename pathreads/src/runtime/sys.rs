@@ -54,9 +54,6 @@ pub mod nr {
     pub const GETPPID: u64 = 110;
     pub const SETSID: u64 = 112;
     pub const SETREUID: u64 = 113;
-    pub const SETREGID: u64 = 114;
-    pub const SETRESUID: u64 = 117;
-    pub const SETRESGID: u64 = 119;
     pub const SETFSGID: u64 = 123;
     pub const CAPSET: u64 = 126;
     pub const SIGTIMEDWAIT: u64 = 128;
@@ -69,7 +66,6 @@ pub mod nr {
     pub const MLOCK: u64 = 149;
     pub const MUNLOCK: u64 = 150;
     pub const MLOCKALL: u64 = 151;
-    pub const MODIFY_LDT: u64 = 154;
     pub const PRCTL: u64 = 157;
     pub const ARCH_PRCTL: u64 = 158;
     pub const SETRLIMIT: u64 = 160;
@@ -96,7 +92,6 @@ pub mod nr {
     pub const READLINKAT: u64 = 267;
     pub const PSELECT6: u64 = 270;
     pub const PPOLL: u64 = 271;
-    pub const UNSHARE: u64 = 272;
     pub const SET_ROBUST_LIST: u64 = 273;
     pub const GET_ROBUST_LIST: u64 = 274;
     pub const VMSPLICE: u64 = 278;
@@ -106,7 +101,6 @@ pub mod nr {
     pub const TGSIGQUEUEINFO: u64 = 297;
     pub const PERF_EVENT_OPEN: u64 = 298;
     pub const PRLIMIT64: u64 = 302;
-    pub const SETNS: u64 = 308;
     pub const SCHED_SETATTR: u64 = 314;
     pub const SECCOMP: u64 = 317;
     pub const GETRANDOM: u64 = 318;
@@ -117,19 +111,13 @@ pub mod nr {
     pub const MLOCK2: u64 = 325;
     pub const COPY_FILE_RANGE: u64 = 326;
     pub const PKEY_MPROTECT: u64 = 329;
-    pub const PKEY_ALLOC: u64 = 330;
     pub const STATX: u64 = 332;
     pub const IO_PGETEVENTS: u64 = 333;
-    pub const RSEQ: u64 = 334;
     pub const IO_URING_SETUP: u64 = 425;
     pub const CLONE3: u64 = 435;
     pub const CLOSE_RANGE: u64 = 436;
     pub const EPOLL_PWAIT2: u64 = 441;
     pub const LANDLOCK_RESTRICT_SELF: u64 = 446;
-    pub const FUTEX_WAITV: u64 = 449;
-    pub const FUTEX_WAKE: u64 = 454;
-    pub const FUTEX_WAIT: u64 = 455;
-    pub const FUTEX_REQUEUE: u64 = 456;
     pub const LSM_SET_SELF_ATTR: u64 = 460;
     pub const MSEAL: u64 = 462;
 }

@@ -18,6 +18,7 @@
 use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use abi::Errno;
+use pathreads::refused::{self, Refusal};
 use pathreads::{RUNTIME_BASE, pointers};
 
 use super::{HAS_STACK, begin_stack, blocks, locked, memory, refuse, sync, thread, touch, waiting};
@@ -89,17 +90,9 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
         }
         nr::CLOSE | nr::DUP2 | nr::DUP3 => return keep_descriptors(frame),
         nr::CLOSE_RANGE => return close_range(frame),
-        // Programs try these, and do without.
-        nr::RSEQ
-        | nr::IO_URING_SETUP
-        | nr::PKEY_ALLOC
-        | nr::FUTEX_WAITV
-        | nr::FUTEX_WAKE
-        | nr::FUTEX_WAIT
-        | nr::FUTEX_REQUEUE => Err(Errno::ENOSYS),
         nr::MEMBARRIER => membarrier(a, b, c),
         _ => match refused(number, a) {
-            Some(name) => Err(refuse(name)),
+            Some(error) => Err(error),
             None => {
                 waiting::note_call(number, a, b);
                 blocks::note_call(frame.call);
@@ -166,32 +159,28 @@ fn prepare(frame: &mut Frame) {
     }
 }
 
-/// Returns the name of a call that cannot be right.
-fn refused(number: u64, first: u64) -> Option<&'static [u8]> {
+/// Returns the error of a call that cannot be right, and says why. It is not inlined, because Go makes calls
+/// with little stack.
+#[inline(never)]
+fn refused(number: u64, first: u64) -> Option<Errno> {
+    let (name, is_meant) = match refused::of(number)? {
+        Refusal::Absent => return Some(Errno::ENOSYS),
+        Refusal::Named(name) => (name, true),
+        Refusal::WithThreads(name) => (name, thread::has_others()),
+        Refusal::Sometimes(name) => (name, is_refused(number, first)),
+    };
+    is_meant.then(|| refuse(name.as_bytes()))
+}
+
+/// Returns whether a call is refused that works with other values of its first argument.
+fn is_refused(number: u64, first: u64) -> bool {
     const PTRACE_TRACEME: u64 = 0;
     const PR_SET_SECCOMP: u64 = 22;
-    Some(match number {
-        nr::REMAP_FILE_PAGES => b"remap_file_pages",
-        nr::IO_SETUP => b"io_setup",
-        nr::USERFAULTFD => b"userfaultfd",
-        nr::VMSPLICE => b"vmsplice",
-        nr::SHMAT => b"shmat",
-        nr::PKEY_MPROTECT => b"protection keys",
-        nr::MSEAL => b"mseal",
-        nr::MLOCKALL => b"mlockall",
-        nr::PTRACE if first != PTRACE_TRACEME => b"ptrace",
-        nr::SECCOMP => b"a filter of system calls",
-        nr::PRCTL if first == PR_SET_SECCOMP => b"a filter of system calls",
-        nr::UNSHARE => b"unshare",
-        nr::SETNS => b"setns",
-        nr::MODIFY_LDT => b"modify_ldt",
-        nr::SETUID | nr::SETGID | nr::SETREUID | nr::SETREGID | nr::SETRESUID | nr::SETRESGID
-            if thread::has_others() =>
-        {
-            b"changing the user of a program with several threads"
-        }
-        _ => return None,
-    })
+    match number {
+        nr::PTRACE => first != PTRACE_TRACEME,
+        nr::PRCTL => first == PR_SET_SECCOMP,
+        _ => true,
+    }
 }
 
 /// Makes a futex one of shared memory: members have no other.
@@ -269,7 +258,8 @@ fn keep_descriptors(frame: &mut Frame) -> Option<Then> {
 }
 
 /// Closes a range of descriptors, part by part between the runtime's. Those are closed by `execve`, or end
-/// with the process.
+/// with the process. It is not inlined, because Go makes calls with little stack.
+#[inline(never)]
 fn close_range(frame: &mut Frame) -> Option<Then> {
     const CLOEXEC: u64 = 4;
     let [number, a, b, flags, ..] = frame.call;
