@@ -73,7 +73,7 @@ const LABORATORY: Package = Package {
     profile: "dev",
     what: "laboratory",
     feature: None,
-    sources: &["lab", "cli", "crates", "abi", "commute"],
+    sources: &["lab", "cli", "crates", "abi", "commute", "pathreads"],
 };
 /// The command itself for an installation. It needs no library of the machine on which it runs.
 const COMMAND: Package = Package {
@@ -82,7 +82,7 @@ const COMMAND: Package = Package {
     profile: "dist",
     what: "command",
     feature: None,
-    sources: &["cli", "abi", "commute"],
+    sources: &["cli", "abi", "commute", "pathreads"],
 };
 /// The laboratory for an installation.
 const INSTALLED_LABORATORY: Package =
