@@ -43,15 +43,16 @@ pub struct Report {
     pub rounds: u64,
     /// A digest of the result, if the program has one.
     pub digest: Option<String>,
-    /// The kernel's counters over the window.
+    /// The kernel's counters over the window. Those of what is in use, such as pages of tables, may have
+    /// fallen.
     #[serde(default)]
-    pub counters: Option<BTreeMap<String, u64>>,
+    pub counters: Option<BTreeMap<String, i64>>,
 }
 
 impl Report {
-    /// Returns a counter by its name.
+    /// Returns a counter of events by its name.
     pub fn counter(&self, name: &str) -> Option<u64> {
-        self.counters.as_ref()?.get(name).copied()
+        self.counters.as_ref()?.get(name)?.to_owned().try_into().ok()
     }
 
     /// Returns the interrupts sent to other cores.
@@ -112,10 +113,11 @@ mod tests {
     #[test]
     fn both_kernels_counters_are_understood() {
         let ours = r#"{"seconds":1,"tsc":5,"minor_faults":0,"rounds":2,"counters":{"ipis":3,"ipi_targets":4,
-            "alloc_faults":5,"fill_faults":6},"program":"local"}"#;
+            "alloc_faults":5,"fill_faults":6,"table_pages":-5},"program":"local"}"#;
         let ours: Report = serde_json::from_str(ours).unwrap();
         assert_eq!((ours.ipis(), ours.counter("ipi_targets")), (Some(3), Some(4)));
         assert_eq!((ours.alloc_faults(), ours.fill_faults()), (5, Some(6)));
+        assert_eq!((ours.counters.as_ref().unwrap()["table_pages"], ours.counter("table_pages")), (-5, None));
         let linux =
             r#"{"seconds":1,"tsc":5,"minor_faults":7,"counters":{"tlb_shootdowns":4,"function_calls":9}}"#;
         let linux: Report = serde_json::from_str(linux).unwrap();

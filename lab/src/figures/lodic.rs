@@ -26,6 +26,10 @@ const fn ways(plain: Work, mapped: Work) -> [Series; 7] {
     ]
 }
 
+/// The reason why counting in the process's own table is not as good as counting nothing.
+const COUNTING: &str = "instructions: a read that counts in the process's own table executes up to 120 more than the 872 of one that counts \
+nothing. It transfers no line either";
+
 /// The claim that LODIC is as good as counting nothing.
 const AS_NONE: Claim = claim(
     "LODIC of no counter, at 80 cores",
@@ -34,6 +38,7 @@ const AS_NONE: Claim = claim(
     Says::AtLeast(1.0),
     Ours::Ratio("LODIC", "No counter", 80),
 )
+.because(COUNTING)
 .in_words();
 
 /// The claim that LODIC is ahead of counting in one word.

@@ -31,7 +31,7 @@ pub enum Measured {
         load: Load,
     },
     /// The kernel's own counters over the run.
-    Reported(BTreeMap<String, u64>),
+    Reported(BTreeMap<String, i64>),
 }
 
 impl Measured {
