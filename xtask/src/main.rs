@@ -51,10 +51,10 @@ usage: cargo xtask VERB
                      `./radixvm demo` and `./radixvm test --quick` of the last commit in it; --whole: all tests
   results [--only NAME,...]
                      measure, and write docs/results: local, pipeline, global, forkexit, designs, counters, calls, memory,
-                     pool and native (the last two are times, for a quiet machine).
+                     pool, malloc and native (the last three are times, for a quiet machine).
                      Refuses changes that are not committed.
   results --pack FOLDER, results --unpack FOLDER
-                     make a folder that measures pool and native on another machine, which needs no Rust, by its script
+                     make a folder that measures pool, malloc and native elsewhere, which needs no Rust, by its script
                      `measure`; write docs/results from the folder when it is back
   arrows             prints the rooms of each unit and how often each names the others
   doc                write docs/guide/linux-calls.md from the kernel's table, ARCHITECTURE.md's rooms from theirs, and the API pages";

@@ -336,7 +336,7 @@ fn miri(names: &[&str], lane: &Lane) -> Result<Tally> {
         return Ok(Tally::skip());
     }
     // Miri runs one thread at a time. The radix map takes about as long as all others together.
-    let others = ["sync", "percore", "refcache", "rcu", "bonsai", "baselines"];
+    let others = ["sync", "percore", "refcache", "rcu", "bonsai", "baselines", "iamalloc"];
     let (mut map, mut others) = (interpreted(&["radixmap"]), interpreted(&others));
     tests_of_both(lane, "miri", map.args(names), others.args(names))
 }

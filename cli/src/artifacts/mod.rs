@@ -64,6 +64,15 @@ const RUNTIME: Package = Package {
     feature: Some("runtime"),
     sources: &["pathreads", "abi"],
 };
+/// The allocator that takes the place of a program's `malloc`. The program's dynamic linker loads it.
+const MALLOC: Package = Package {
+    name: "radixvm-malloc",
+    target: None,
+    profile: "release",
+    what: "allocator",
+    feature: None,
+    sources: &["malloc", "crates"],
+};
 /// The name of the laboratory's file.
 pub const LABORATORY_NAME: &str = "radixvm-lab";
 /// The laboratory, with the profile of this command, whose dependencies it shares.
@@ -135,6 +144,18 @@ pub fn runtime() -> Result<PathBuf> {
         return Ok(installed.join(RUNTIME_NAME));
     }
     once(&BUILT, &RUNTIME)?.get(RUNTIME_NAME).cloned().context("cargo built no runtime")
+}
+
+/// The name of the installed allocator's file.
+pub const MALLOC_NAME: &str = "malloc.so";
+
+/// Returns the allocator for programs on this machine.
+pub fn malloc() -> Result<PathBuf> {
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    if let Some(installed) = place::installed() {
+        return Ok(installed.join(MALLOC_NAME));
+    }
+    once(&BUILT, &MALLOC)?.values().next().cloned().context("cargo built no allocator")
 }
 
 /// Returns the command behind `radixvm bench`.
@@ -219,7 +240,7 @@ mod tests {
 
     #[test]
     fn sources_are_all_that_a_package_is_made_of() {
-        for package in [KERNEL, USER, METER, RUNTIME, LABORATORY, COMMAND] {
+        for package in [KERNEL, USER, METER, RUNTIME, MALLOC, LABORATORY, COMMAND] {
             for folder in package.sources.iter().filter(|folder| **folder != "crates") {
                 let manifest =
                     std::fs::read_to_string(place::root().join(folder).join("Cargo.toml")).unwrap();

@@ -7,6 +7,7 @@
 //!                              meter.so   the plugin, which speaks the interface of each QEMU
 //!                              programs/  the programs for guests
 //!                              pathreads  the runtime behind `radixvm native`
+//!                              malloc.so  the allocator behind `radixvm native --malloc`
 //!                              radixvm-lab  the command behind `radixvm bench`
 //!                    docs/, README.md, …  as in the checkout
 //! ```
@@ -46,7 +47,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         false => artifacts::commands()?,
     };
     let (kernel, meter, programs) = (artifacts::kernel()?, artifacts::meter()?, artifacts::programs()?);
-    let runtime = artifacts::runtime()?;
+    let (runtime, malloc) = (artifacts::runtime()?, artifacts::malloc()?);
     let step = Step::new(&format!("installing into {}", prefix.display()));
     let library = prefix.join(place::LIBRARY);
     if library.exists() {
@@ -56,6 +57,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     copy(&meter, &folder.join("meter.so"))?;
     copy(&laboratory, &folder.join(artifacts::LABORATORY_NAME))?;
     copy(&runtime, &folder.join(artifacts::RUNTIME_NAME))?;
+    copy(&malloc, &folder.join(artifacts::MALLOC_NAME))?;
     for (name, program) in programs {
         copy(program, &folder.join("programs").join(name))?;
     }

@@ -6,9 +6,10 @@ mod files;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use launch::artifacts;
@@ -47,6 +48,13 @@ pub struct Arguments {
     /// Print the pool's counters on stderr when the program exits
     #[arg(long)]
     stats: bool,
+    /// Replace the program's malloc by IAmalloc
+    ///
+    /// Each thread allocates from a sub-heap of its own, without a lock. For programs with the dynamic linker
+    /// of Linux, which loads it first (LD_PRELOAD), as do the programs that they execute. With IAMALLOC_PAD=1
+    /// in the environment no two blocks share a cache line.
+    #[arg(long)]
+    malloc: bool,
     /// Say what of the program cannot work, and do not run it
     ///
     /// Reads the program and its libraries, and executes nothing of them. Finds calls that the program
@@ -56,6 +64,21 @@ pub struct Arguments {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM ARGS")]
     command: Vec<OsString>,
+}
+
+/// The variable with the libraries that the dynamic linker loads first.
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// Returns the libraries to load first: the allocator, and those that are asked for already.
+fn preloaded(malloc: &Path) -> Result<OsString> {
+    let path = malloc.display().to_string();
+    ensure!(!path.contains([' ', ':']), "{path}: {PRELOAD} takes no path with a blank or a colon");
+    let mut libraries = malloc.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
+        libraries.push(":");
+        libraries.push(others);
+    }
+    Ok(libraries)
 }
 
 /// Executes the runtime, and returns only if that fails. With `--check` it checks the program.
@@ -73,6 +96,9 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     });
     if arguments.stats {
         command.arg("--stats");
+    }
+    if arguments.malloc {
+        command.env(PRELOAD, preloaded(&artifacts::malloc()?)?);
     }
     let error = command.arg("--").args(&arguments.command).exec();
     Err(error).with_context(|| format!("cannot execute {}", runtime.display()))

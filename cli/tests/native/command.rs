@@ -250,3 +250,40 @@ fn a_check_names_missing_libraries() {
     let seen = native(&["--check", "--", program.to_str().unwrap()]);
     assert!(seen.status == Some(1) && seen.text.contains("libgone.so"), "{seen:?}");
 }
+
+/// Programs do the same with IAmalloc, in both ways. A block of 1,000 bytes has 1,024 there, and 1,000 or
+/// 1,008 in glibc.
+#[test]
+fn malloc_can_be_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("usable.c"), folder.path().join("usable"));
+    let text = "#include <malloc.h>\n#include <stdio.h>\n\
+        int main() { printf(\"%zu\\n\", malloc_usable_size(malloc(1000))); return 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    let compiled = Command::new("gcc").arg("-o").arg(&program).arg(&source).status();
+    assert!(compiled.unwrap().success());
+    let program = program.to_str().unwrap();
+    let threads = "import threading\n\
+        def work(n, out):\n\
+        \x20   words = {i: str(i) * (i % 9) for i in range(20000)}\n\
+        \x20   out[n] = sum(map(len, words.values()))\n\
+        out = {}\n\
+        threads = [threading.Thread(target=work, args=(n, out)) for n in range(6)]\n\
+        [thread.start() for thread in threads]; [thread.join() for thread in threads]\n\
+        print(sorted(out.items()))\n";
+    let lines = folder.path().join("lines");
+    let text: String =
+        (0..100_000_u64).map(|line| format!("{}\n", line.wrapping_mul(2_654_435_761) % 99_991)).collect();
+    std::fs::write(&lines, text).unwrap();
+    let lines = lines.to_str().unwrap();
+    for way in ["--pool", "--isolate"] {
+        assert_eq!(native(&[way, "--malloc", "--", program]).text, "1024\n");
+        assert_ne!(native(&[way, "--", program]).text, "1024\n");
+        for command in [&["python3", "-c", threads][..], &["sort", "--parallel=4", "-S", "1M", lines]] {
+            let mut plain = in_way(&[], command[0]);
+            plain.args(&command[1..]);
+            let seen = native(&[&[way, "--malloc", "--"], command].concat());
+            assert_eq!(seen, see(plain), "{way} {command:?}");
+        }
+    }
+}

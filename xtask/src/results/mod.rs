@@ -54,7 +54,7 @@ struct Outcome {
 const COUNTS: &str = "Counts per round do not depend on the speed of the machine. [The meter](../guide/meter.md) explains the \
                       columns. *predicted* is rounds per second by its cost model.";
 
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     Part {
         name: "local",
         title: "Threads that map, touch and unmap pages of their own",
@@ -146,6 +146,15 @@ const PARTS: [Part; 11] = [
             Run::Host("bench native --isolate -- sort --parallel=2 Cargo.lock"),
             Run::Host("bench native --isolate -- true"),
         ],
+    },
+    Part {
+        name: "malloc",
+        title: "IAmalloc beside other allocators",
+        about: "Operations per second of one allocator and those of glibc in the same turn, and the memory of the process. They \
+                depend on the machine and on what else it does. \
+                [The design](../design/pathreads.md#iamalloc) says what differs. The last line allocates 58 MiB four times, in larger and \
+                larger blocks, and frees nine of ten in between.",
+        runs: &[Run::Native("-p radixvm-iamalloc")],
     },
     Part {
         name: "native",
@@ -294,6 +303,6 @@ mod tests {
     fn a_part_is_found_by_its_name() {
         assert_eq!(part("calls").unwrap().title, "Instructions of single calls");
         let error = part("nothing").err().unwrap().to_string();
-        assert!(error.contains("counters, commute, calls, memory, pool, native"), "{error}");
+        assert!(error.contains("counters, commute, calls, memory, pool, malloc, native"), "{error}");
     }
 }
