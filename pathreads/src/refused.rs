@@ -1,5 +1,5 @@
-//! The system calls that do not work with `--isolate`: for the runtime, which refuses them, and for
-//! `radixvm native --check`, which looks for them in a program's code.
+//! The system calls that do not work with `--isolate`, and those that end the pool: for the runtime, which
+//! refuses them, and for `radixvm native --check`, which looks for them in a program's code.
 
 /// The way in which a call fails with `--isolate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,13 @@ pub const fn of(number: u64) -> Option<Refusal> {
     })
 }
 
+/// Returns whether the pool is off from a call on: the kernel would keep to memory that the pool gives to
+/// others, or the program would see more memory than it has.
+pub const fn ends_pool(number: u64) -> bool {
+    // mlockall, io_setup, vmsplice, userfaultfd, io_uring_setup
+    matches!(number, 151 | 206 | 278 | 323 | 425)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +69,8 @@ mod tests {
         assert_eq!(find(329).unwrap().name, "pkey_mprotect");
         assert_eq!(find(317).unwrap().name, "seccomp");
         assert_eq!(of(0), None);
+        let names: [&str; 5] = ["mlockall", "io_setup", "vmsplice", "userfaultfd", "io_uring_setup"];
+        let ends = (0..500).filter(|number| ends_pool(*number)).map(|number| find(number).unwrap().name);
+        assert!(ends.eq(names));
     }
 }

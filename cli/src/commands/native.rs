@@ -58,8 +58,9 @@ pub struct Arguments {
     /// Say what of the program cannot work, and do not run it
     ///
     /// Reads the program and its libraries, and executes nothing of them. Finds calls that the program
-    /// contains, which it need not make. The exit status is 0 if nothing was found and 1 otherwise.
-    #[arg(long, conflicts_with = "stats")]
+    /// contains, which it need not make. The exit status is 1 if a part of the program may fail, or was not
+    /// looked at, otherwise 0; 126 and 127 as for a run.
+    #[arg(long, conflicts_with_all = ["stats", "malloc"])]
     check: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM ARGS")]
@@ -84,7 +85,11 @@ fn preloaded(malloc: &Path) -> Result<OsString> {
 /// Executes the runtime, and returns only if that fails. With `--check` it checks the program.
 pub fn run(arguments: &Arguments) -> Result<u8> {
     if arguments.check {
-        let mode = if arguments.isolate { Mode::Isolate } else { Mode::Pool };
+        let mode = match arguments {
+            Arguments { isolate: true, .. } => Mode::Isolate,
+            Arguments { strict: true, .. } => Mode::Strict,
+            _ => Mode::Pool,
+        };
         return check::run(&arguments.command[0], mode);
     }
     let runtime = artifacts::runtime()?;

@@ -175,10 +175,11 @@ fn counters_are_printed_once() {
 /// instruction.
 fn compile_refused(folder: &std::path::Path, options: &[&str]) -> String {
     let (source, program) = (folder.join("refused.c"), folder.join("refused"));
-    let text = "#include <sys/shm.h>\n#include <unistd.h>\n\
+    let text = "#include <sys/prctl.h>\n#include <sys/shm.h>\n#include <unistd.h>\n\
         int main(int count, char **words) {\n\
         if (count > 1) { long r; __asm__ volatile (\"syscall\" : \"=a\"(r) : \"a\"(216), \"D\"(0L) : \"rcx\", \"r11\"); }\n\
         if (count > 2) shmat(0, 0, 0);\n\
+        if (count > 3) prctl(22, 1L, 0L);\n\
         syscall(323, 0); return 0; }\n";
     std::fs::write(&source, text).unwrap();
     let compiled = Command::new("gcc").args(options).arg("-o").arg(&program).arg(&source).status();
@@ -196,14 +197,14 @@ fn a_check_names_the_calls_that_are_refused() {
         assert_eq!(seen.status, Some(1), "{options:?} {seen:?}");
         assert!(seen.text.starts_with(&format!("{program}: parts of it may not work")), "{seen:?}");
         let refused = |name: &str| seen.text.lines().any(|line| line.starts_with(&format!("{name} ")));
-        for name in ["remap_file_pages", "shmat", "userfaultfd"] {
+        for name in ["remap_file_pages", "shmat", "userfaultfd", "prctl(PR_SET_SECCOMP)"] {
             assert!(refused(name), "{name}, {options:?}: {seen:?}");
         }
         let run = native(&["--isolate", "--", &program]);
         assert_eq!(run.messages, "pathreads: --isolate cannot do this: userfaultfd\n");
         let with_pool = native(&["--check", "--", &program]);
         assert_eq!(with_pool.status, Some(0), "{with_pool:?}");
-        assert!(with_pool.text.contains("nothing was found"), "{with_pool:?}");
+        assert!(with_pool.text.contains("userfaultfd") && with_pool.text.contains("the pool is off"));
     }
 }
 
@@ -233,6 +234,47 @@ fn a_check_does_not_run_the_program() {
     let text = folder.path().join("text");
     std::fs::write(&text, "no program").unwrap();
     assert_eq!(native(&["--check", "--", text.to_str().unwrap()]).status, Some(126));
+}
+
+/// Files that only pretend to be programs get the status that a run of them has.
+#[test]
+fn a_check_has_the_status_of_a_run() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    let whole = std::fs::read("/bin/true").unwrap();
+    for (bytes, checked) in [
+        (&b"no program"[..], 126),
+        (b"#!/no/such/interpreter\n", 127),
+        (b"#!/dev/zero\n", 126),
+        (&whole[..3000], 1),
+        (&whole[..whole.len() - 100], 1),
+    ] {
+        std::fs::write(&file, bytes).unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+        let seen = native(&["--isolate", "--check", "--", file.to_str().unwrap()]);
+        assert_eq!(seen.status, Some(checked), "{} bytes: {seen:?}", bytes.len());
+    }
+    assert_eq!(native(&["--check", "--", "/"]).status, Some(126));
+}
+
+/// The dynamic linker executes libraries for auditing before it lists anything, so it is not asked.
+#[test]
+fn a_check_executes_no_audit_library() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, library) = (folder.path().join("audit.c"), folder.path().join("libaudit.so"));
+    let text = "#include <stdio.h>\nunsigned la_version(unsigned v) { puts(\"auditing\"); fflush(stdout); return v; }\n";
+    std::fs::write(&source, text).unwrap();
+    let shared = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    assert!(shared.unwrap().success());
+    let (main, program) = (folder.path().join("main.c"), folder.path().join("audited"));
+    std::fs::write(&main, "int main() { return 0; }").unwrap();
+    let option = format!("-Wl,--audit={}", library.display());
+    let linked = Command::new("gcc").arg(option).arg("-o").arg(&program).arg(&main).status();
+    assert!(linked.unwrap().success());
+    let seen = native(&["--check", "--", program.to_str().unwrap()]);
+    assert!(seen.status == Some(1) && seen.text.contains("not looked at"), "{seen:?}");
+    assert!(!seen.text.contains("auditing") && !seen.messages.contains("auditing"), "{seen:?}");
 }
 
 #[test]

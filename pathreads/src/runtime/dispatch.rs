@@ -17,6 +17,7 @@
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use abi::Errno;
+use pathreads::refused;
 use pathreads::slot::NUMBERS;
 
 use crate::entry::Frame;
@@ -145,9 +146,7 @@ fn handle_call(frame: &mut Frame) -> Then {
         | nr::PKEY_MPROTECT
         | nr::MSEAL => settle(a, b),
         nr::SHMAT if b != 0 => pool::switch_off(),
-        nr::MLOCKALL | nr::IO_SETUP | nr::VMSPLICE | nr::USERFAULTFD | nr::IO_URING_SETUP => {
-            pool::switch_off()
-        }
+        _ if refused::ends_pool(number) => pool::switch_off(),
         nr::SETRLIMIT if limits_memory(a) => pool::switch_off(),
         nr::PRLIMIT64 if limits_memory(b) && c != 0 => pool::switch_off(),
         nr::EXIT_GROUP => boot::at_exit(),

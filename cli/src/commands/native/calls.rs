@@ -4,7 +4,7 @@
 //! The code is decoded from the start of each section to its end. A number is known if the register that
 //! holds it was loaded with a constant on the straight way to the call.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionKind};
@@ -14,50 +14,79 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionKind}
 pub struct Calls {
     /// Numbers of those that are known.
     pub numbers: BTreeSet<u64>,
-    /// The number of `syscall` instructions whose number is not known.
+    /// Numbers and first arguments, of calls where both are known.
+    pub arguments: BTreeSet<(u64, u64)>,
+    /// Whether it imports the function `clone`.
+    pub clones: bool,
+    /// The number of calls whose number is not known.
     pub unknown: usize,
 }
 
-/// Functions of the C library whose names are not those of the calls that they make.
-const WRAPPERS: [(&str, &str); 2] = [("seteuid", "setresuid"), ("setegid", "setresgid")];
-
-/// Returns the calls in a file.
-pub fn of(file: &object::File<'_>) -> Calls {
-    let mut calls = Calls::default();
-    calls.numbers.extend(imported(file));
-    let stubs = Stubs::of(file);
-    for section in file.sections().filter(|section| section.kind() == SectionKind::Text) {
-        Search::new(&stubs, &mut calls).run(section.data().unwrap_or_default(), section.address());
-    }
-    calls
+/// The functions of the C library that are followed to their calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Function {
+    /// `syscall`, whose first argument is the number.
+    Any,
+    /// The function of this call.
+    Of(u64),
 }
 
-/// Returns the numbers of the calls whose functions the file imports.
-fn imported(file: &object::File<'_>) -> impl Iterator<Item = u64> {
-    let names = file.dynamic_symbols().filter(|symbol| symbol.is_undefined());
-    names.filter_map(|symbol| symbol.name().ok().and_then(number)).collect::<Vec<_>>().into_iter()
+/// Functions of the C library whose names are not those of the calls that they make.
+const WRAPPERS: [(&str, &str); 3] =
+    [("seteuid", "setresuid"), ("setegid", "setresgid"), ("setrlimit64", "setrlimit")];
+
+/// Returns the calls in a file of `bytes`, or `None` if it has no sections, by which code is found.
+pub fn of(file: &object::File<'_>, bytes: usize) -> Option<Calls> {
+    let mut calls = Calls::default();
+    let imported: Vec<&str> = imported(file).collect();
+    calls.numbers.extend(imported.iter().filter_map(|name| number(name)));
+    calls.clones = imported.contains(&"clone");
+    let stubs = Stubs::of(file);
+    let mut sections = file.sections().filter(|section| section.kind() == SectionKind::Text).peekable();
+    sections.peek()?;
+    // Sections may overlap in a file that was made to keep a reader busy.
+    let mut left = bytes;
+    for section in sections {
+        let code = section.data().unwrap_or_default();
+        left = left.checked_sub(code.len())?;
+        Search::new(&stubs, &mut calls).run(code, section.address());
+    }
+    Some(calls)
+}
+
+/// Returns the functions that the file imports.
+fn imported<'a>(file: &'a object::File<'_>) -> impl Iterator<Item = &'a str> {
+    let symbols = file.dynamic_symbols().filter(|symbol| symbol.is_undefined());
+    symbols.filter_map(|symbol| symbol.name().ok()?.split('@').next())
 }
 
 /// Returns the number of the call that a function of the C library makes.
 fn number(function: &str) -> Option<u64> {
-    let plain = function.split('@').next().unwrap_or(function);
-    let name = WRAPPERS.iter().find(|(wrapper, _)| *wrapper == plain).map_or(plain, |(_, call)| *call);
+    let wrapped = WRAPPERS.iter().find(|(wrapper, _)| *wrapper == function);
+    let name = wrapped.map_or(function, |(_, call)| *call);
     abi::syscalls::TABLE.iter().find(|entry| entry.name == name).map(|entry| entry.number.into())
 }
 
-/// Where a file calls the C library's function `syscall`, whose first argument is the number.
+fn followed(name: &str) -> Option<Function> {
+    match name {
+        "syscall" => Some(Function::Any),
+        "prctl" | "setrlimit" | "setrlimit64" => number(name).map(Function::Of),
+        _ => None,
+    }
+}
+
+/// Where a file calls the functions of the C library that are followed.
 struct Stubs {
-    /// Words that hold the function's address.
-    words: HashSet<u64>,
-    /// The function itself, if the file has it, and code that jumps through such a word.
-    jumps: HashSet<u64>,
+    /// Words that hold a function's address.
+    words: HashMap<u64, Function>,
+    /// The functions themselves, if the file has them, and code that jumps through such a word.
+    jumps: HashMap<u64, Function>,
 }
 
 impl Stubs {
     fn of(file: &object::File<'_>) -> Self {
-        let is_it =
-            |symbol: &object::Symbol<'_, '_>| symbol.is_definition() && symbol.name() == Ok("syscall");
-        let own = file.symbols().filter(is_it).map(|symbol| symbol.address());
+        let own = file.symbols().filter(ObjectSymbol::is_definition);
+        let own = own.filter_map(|symbol| Some((symbol.address(), followed(symbol.name().ok()?)?)));
         let mut stubs = Stubs { words: words_of(file), jumps: own.collect() };
         if !stubs.words.is_empty() {
             let is_stub = |name: &str| name.starts_with(".plt");
@@ -72,36 +101,39 @@ impl Stubs {
         let mut mark = None;
         for instruction in decoder(code, address).iter() {
             let is_jump = instruction.mnemonic() == Mnemonic::Jmp;
-            if is_jump && self.words.contains(&instruction.ip_rel_memory_address()) {
-                self.jumps.extend([mark.unwrap_or(instruction.ip()), instruction.ip()]);
+            if is_jump && let Some(function) = self.words.get(&instruction.ip_rel_memory_address()) {
+                self.jumps.insert(instruction.ip(), *function);
+                mark.map(|mark| self.jumps.insert(mark, *function));
             }
             mark = (instruction.mnemonic() == Mnemonic::Endbr64).then(|| instruction.ip());
         }
     }
 
-    /// Returns whether an instruction calls, or jumps to, the function.
-    fn has_target(&self, instruction: &Instruction) -> bool {
+    /// Returns the function that an instruction calls or jumps to.
+    fn target(&self, instruction: &Instruction) -> Option<Function> {
         match instruction.op0_kind() {
-            OpKind::NearBranch64 => self.jumps.contains(&instruction.near_branch_target()),
-            OpKind::Memory => {
-                instruction.is_ip_rel_memory_operand()
-                    && self.words.contains(&instruction.ip_rel_memory_address())
+            OpKind::NearBranch64 => self.jumps.get(&instruction.near_branch_target()).copied(),
+            OpKind::Memory if instruction.is_ip_rel_memory_operand() => {
+                self.words.get(&instruction.ip_rel_memory_address()).copied()
             }
-            _ => false,
+            _ => None,
         }
     }
 }
 
-/// Returns the addresses of the words that the dynamic linker fills with the address of `syscall`.
-fn words_of(file: &object::File<'_>) -> HashSet<u64> {
-    let symbols: HashMap<_, _> =
-        file.dynamic_symbols().map(|symbol| (symbol.index(), symbol.name() == Ok("syscall"))).collect();
+/// Returns the words that the dynamic linker fills with addresses of functions that are followed.
+fn words_of(file: &object::File<'_>) -> HashMap<u64, Function> {
+    let symbols: HashMap<_, _> = file
+        .dynamic_symbols()
+        .filter_map(|symbol| Some((symbol.index(), followed(symbol.name().ok()?)?)))
+        .collect();
     let relocations = file.dynamic_relocations().into_iter().flatten();
-    let is_it = |target| match target {
-        RelocationTarget::Symbol(index) => symbols.get(&index) == Some(&true),
-        _ => false,
-    };
-    relocations.filter(|(_, relocation)| is_it(relocation.target())).map(|(word, _)| word).collect()
+    relocations
+        .filter_map(|(word, relocation)| match relocation.target() {
+            RelocationTarget::Symbol(index) => Some((word, *symbols.get(&index)?)),
+            _ => None,
+        })
+        .collect()
 }
 
 fn decoder(code: &[u8], address: u64) -> Decoder<'_> {
@@ -129,7 +161,7 @@ impl<'a> Search<'a> {
 
     fn step(&mut self, instruction: &Instruction) {
         if instruction.mnemonic() == Mnemonic::Syscall {
-            self.add(self.rax);
+            self.add(self.rax, self.rdi);
             self.rax = None;
             return;
         }
@@ -142,8 +174,10 @@ impl<'a> Search<'a> {
                 | FlowControl::Return
         );
         if leaves {
-            if self.stubs.has_target(instruction) {
-                self.add(self.rdi);
+            match self.stubs.target(instruction) {
+                Some(Function::Any) => self.add(self.rdi, None),
+                Some(Function::Of(number)) => self.add(Some(number), self.rdi),
+                None => {}
             }
             (self.rax, self.rdi) = (None, None);
             return;
@@ -155,9 +189,12 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn add(&mut self, number: Option<u64>) {
+    fn add(&mut self, number: Option<u64>, first: Option<u64>) {
         match number {
-            Some(number) => drop(self.calls.numbers.insert(number)),
+            Some(number) => {
+                self.calls.numbers.insert(number);
+                self.calls.arguments.extend(first.map(|first| (number, first)));
+            }
             None => self.calls.unknown += 1,
         }
     }

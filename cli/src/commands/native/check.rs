@@ -4,13 +4,13 @@
 //! which it need not make.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use object::{Object, ObjectSymbol};
 
-use launch::exit_status::{NOT_FOUND, NOT_RUNNABLE, StatusError};
+use launch::exit_status::{NOT_RUNNABLE, StatusError};
 use launch::table::Table;
 use launch::terminal;
 use pathreads::elf::Headers;
@@ -18,13 +18,15 @@ use pathreads::refused::{self, Refusal};
 use pathreads::sites::Code;
 
 use super::calls::{self, Calls};
-use super::files::{self, Libraries, Program};
+use super::files::{self, Libraries, MOST_BYTES, Program, shown};
 
 /// How the program is to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// With the pool, strict or not.
+    /// With the pool.
     Pool,
+    /// With the pool and `--strict`.
+    Strict,
     /// With `--isolate`.
     Isolate,
 }
@@ -35,7 +37,7 @@ const FOUND: u8 = 1;
 /// The weight of a finding, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Weight {
-    /// The program works, but may gain nothing.
+    /// The program works, but may gain little.
     Remark,
     /// A part of the program fails, if the program comes to it.
     Fails,
@@ -63,13 +65,14 @@ struct Report {
     unknown: usize,
 }
 
-/// Checks a program and prints what was found. Returns the exit status: 0 if nothing was.
+/// Checks a program and prints what was found. Returns the exit status: 1 if something may fail, else 0.
+///
+/// # Errors
+/// If there is no such program, or none that can run.
 pub fn run(name: &OsStr, mode: Mode) -> Result<u8> {
-    let Some(program) = files::program(name)? else {
-        return Err(StatusError::error(NOT_FOUND, format!("{}: no such program", name.display())));
-    };
-    if !files::is_executable(&program.path) {
-        let text = format!("{}: no permission to execute it", program.path.display());
+    let program = files::program(name)?;
+    if program.bytes.is_some() && !program.is_elf() {
+        let text = format!("{}: neither a program for x86-64 nor a script", shown(&program.path));
         return Err(StatusError::error(NOT_RUNNABLE, text));
     }
     let report = Report::of(&program, mode);
@@ -82,7 +85,7 @@ impl Report {
         let mut report = Report { mode, findings: Vec::new(), places: (0, 0), unknown: 0 };
         report.add_program(program);
         if report.worst() != Some(Weight::Plain) {
-            report.add_file(&program.path, &program.bytes);
+            report.add_file(&program.path, program.bytes.as_deref().unwrap_or_default());
             report.add_libraries(program.libraries());
         }
         report.add_system();
@@ -101,13 +104,16 @@ impl Report {
     fn add_program(&mut self, program: &Program) {
         let path = &program.path;
         match program.headers() {
+            _ if program.bytes.is_none() => {
+                self.add(Weight::Plain, "no permission to read it", "so it was not looked at", path);
+            }
             None => self.add(Weight::Plain, "another format", "it is no program for x86-64", path),
             Some(headers) if headers.takes_runtime_addresses() => {
                 self.add(Weight::Plain, "fixed addresses", "the runtime has them itself", path);
             }
             Some(_) => {}
         }
-        if has_rights(path) {
+        if program.bytes.is_some() && has_rights(path) {
             self.add(Weight::Plain, "rights of its own", "set-user-ID, set-group-ID or capabilities", path);
         }
     }
@@ -115,16 +121,22 @@ impl Report {
     fn add_libraries(&mut self, libraries: Libraries) {
         match libraries {
             Libraries::Static => {}
-            Libraries::Unknown(why) => self.add(Weight::Remark, "libraries", "not known", Path::new(&why)),
-            Libraries::Found(found, missing) => {
-                for library in missing {
-                    let why = "missing: the dynamic linker ends the program";
-                    self.add(Weight::Fails, "a library", why, Path::new(&library));
-                }
+            Libraries::Unknown(why) => {
+                self.add(Weight::Fails, "its libraries", NOT_LOOKED_AT, Path::new(&why))
+            }
+            Libraries::Fails(why) => {
+                self.add(
+                    Weight::Fails,
+                    "its libraries",
+                    "the dynamic linker ends the program",
+                    Path::new(&why),
+                );
+            }
+            Libraries::Found(found) => {
                 for library in found {
-                    match fs::read(&library) {
+                    match files::read(&library) {
                         Ok(bytes) => self.add_file(&library, &bytes),
-                        Err(_) => self.add(Weight::Remark, "a library", "cannot be read", &library),
+                        Err(_) => self.add(Weight::Fails, "a library", NOT_LOOKED_AT, &library),
                     }
                 }
             }
@@ -135,7 +147,12 @@ impl Report {
     fn add_file(&mut self, path: &Path, bytes: &[u8]) {
         let (all, rewritten) = places(bytes);
         self.places = (self.places.0 + all, self.places.1 + rewritten);
-        let Ok(file) = object::File::parse(bytes) else { return };
+        if bytes.len() as u64 == MOST_BYTES {
+            self.add(Weight::Remark, "a large file", "only its first 512 MiB were looked at", path);
+        }
+        let Ok(file) = object::File::parse(bytes) else {
+            return self.add(Weight::Fails, "damaged headers", NOT_LOOKED_AT, path);
+        };
         for (name, sanitizer) in SANITIZERS {
             if has_symbol(&file, name) {
                 self.add(
@@ -149,10 +166,12 @@ impl Report {
         if files::is_c_library(path) {
             return;
         }
-        let calls = calls::of(&file);
+        let Some(calls) = calls::of(&file, bytes.len()) else {
+            return self.add(Weight::Fails, "no list of its sections", NOT_LOOKED_AT, path);
+        };
         self.unknown += calls.unknown;
         match self.mode {
-            Mode::Pool => self.add_calls_of_pool(&calls, path),
+            Mode::Pool | Mode::Strict => self.add_calls_of_pool(&calls, path),
             Mode::Isolate => {
                 self.add_calls_of_isolate(&calls, path);
                 self.add_devices(bytes, path);
@@ -164,14 +183,18 @@ impl Report {
     }
 
     fn add_calls_of_pool(&mut self, calls: &Calls, path: &Path) {
-        const SECCOMP: u64 = 317;
-        if calls.numbers.contains(&SECCOMP) {
-            self.add(Weight::Remark, "seccomp", "a filter of system calls switches the pool off", path);
+        let ends = |number: &u64| refused::ends_pool(*number) || *number == SECCOMP;
+        for number in calls.numbers.iter().filter(|number| ends(number)) {
+            self.add(Weight::Remark, name(*number), "the pool is off from then on", path);
+        }
+        for (call, ends_pool, _) in WITH_ARGUMENT {
+            if ends_pool && calls.arguments.contains(&call.key()) {
+                self.add(Weight::Remark, call.text, "the pool is off from then on", path);
+            }
         }
     }
 
     fn add_calls_of_isolate(&mut self, calls: &Calls, path: &Path) {
-        const PRCTL: u64 = 157;
         for &number in &calls.numbers {
             let (weight, why) = match refused::of(number) {
                 None => continue,
@@ -182,8 +205,15 @@ impl Report {
                 Some(Refusal::WithThreads(_)) => (Weight::Fails, "refused while there are several threads"),
                 Some(Refusal::Absent) => (Weight::Remark, "ENOSYS, as on a Linux that does not have it"),
             };
-            let name = abi::syscalls::find(number).map_or("?", |entry| entry.name);
-            self.add(weight, name, why, path);
+            self.add(weight, name(number), why, path);
+        }
+        for (call, _, is_refused) in WITH_ARGUMENT {
+            if is_refused && calls.arguments.contains(&call.key()) {
+                self.add(Weight::Fails, call.text, "refused: ENOSYS", path);
+            }
+        }
+        if calls.clones {
+            self.add(Weight::Fails, "clone", "refused, if the child shares memory and is no thread", path);
         }
     }
 
@@ -212,9 +242,9 @@ impl Report {
     }
 
     fn text(&self, program: &Program) -> String {
-        let mut text = format!("{}: {}\n", program.path.display(), self.verdict());
+        let mut text = format!("{}: {}\n", shown(&program.path), self.verdict());
         if let Some(script) = &program.script {
-            text += &format!("It is the interpreter of the script {}.\n", script.display());
+            text += &format!("It executes the script {}.\n", shown(script));
         }
         if !self.findings.is_empty() {
             text += &format!("\n{}", self.table());
@@ -226,11 +256,18 @@ impl Report {
     }
 
     fn verdict(&self) -> String {
-        let option = if self.mode == Mode::Pool { "--pool" } else { "--isolate" };
+        let option = match self.mode {
+            Mode::Pool => "--pool",
+            Mode::Strict => "--strict",
+            Mode::Isolate => "--isolate",
+        };
         match self.worst() {
             Some(Weight::Plain) => "Linux executes it without the runtime".to_owned(),
             Some(Weight::Fails) => format!("parts of it may not work with {option}"),
-            _ => format!("nothing was found that does not work with {option}"),
+            Some(Weight::Remark) => {
+                format!("it works with {option}, as far as can be seen, and may gain little")
+            }
+            None => format!("nothing was found that does not work with {option}"),
         }
     }
 
@@ -239,24 +276,63 @@ impl Report {
         let mut findings: Vec<&Finding> = self.findings.iter().collect();
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.weight));
         for finding in findings {
-            let file = terminal::name(&finding.file.to_string_lossy());
-            table.row([terminal::name(&finding.what), finding.why.to_owned(), file]);
+            table.row([shown(&finding.what), finding.why.to_owned(), shown(&finding.file)]);
         }
         table
     }
 
     /// Says how much was looked at.
     fn limits(&self) -> String {
+        let mut text = "\n".to_owned();
         let (all, rewritten) = self.places;
-        let mut text = format!(
-            "\n{rewritten} of {all} places of system calls are rewritten. A call at another one takes some microseconds more.\n"
-        );
+        if all > 0 {
+            text += &format!(
+                "{rewritten} of {all} places of system calls are rewritten. A call at another one takes some microseconds more.\n"
+            );
+        }
         if self.unknown > 0 {
-            text += &format!("The numbers of {} calls are not known.\n", self.unknown);
+            text += &format!("Calls whose numbers are not known: {}.\n", self.unknown);
         }
         text + "Libraries that it opens while it runs, code that it makes, and programs that it executes were not\n\
             looked at.\n"
     }
+}
+
+const NOT_LOOKED_AT: &str = "not looked at";
+
+const SECCOMP: u64 = 317;
+const PRCTL: u64 = 157;
+const SETRLIMIT: u64 = 160;
+
+/// A call by its number and first argument.
+struct WithArgument {
+    number: u64,
+    first: u64,
+    text: &'static str,
+}
+
+impl WithArgument {
+    const fn new(number: u64, first: u64, text: &'static str) -> Self {
+        WithArgument { number, first, text }
+    }
+
+    fn key(&self) -> (u64, u64) {
+        (self.number, self.first)
+    }
+}
+
+/// Calls that matter with one value of their first argument: whether they end the pool, and whether
+/// `--isolate` refuses them.
+const WITH_ARGUMENT: [(WithArgument, bool, bool); 4] = [
+    (WithArgument::new(PRCTL, 22, "prctl(PR_SET_SECCOMP)"), true, true),
+    (WithArgument::new(SETRLIMIT, 1, "setrlimit(RLIMIT_FSIZE)"), false, true),
+    (WithArgument::new(SETRLIMIT, 2, "setrlimit(RLIMIT_DATA)"), true, false),
+    (WithArgument::new(SETRLIMIT, 9, "setrlimit(RLIMIT_AS)"), true, false),
+];
+
+/// Returns the name of a call.
+fn name(number: u64) -> &'static str {
+    abi::syscalls::find(number).map_or("?", |entry| entry.name)
 }
 
 /// A function of each sanitizer's library.
@@ -286,7 +362,14 @@ fn has_symbol(file: &object::File<'_>, name: &str) -> bool {
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    bytes.windows(part.len()).any(|window| window == part)
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|byte| *byte == part[0]) {
+        if rest[at..].starts_with(part) {
+            return true;
+        }
+        rest = &rest[at + 1..];
+    }
+    false
 }
 
 /// Returns whether a file has rights of its own.
@@ -318,7 +401,7 @@ mod tests {
     #[test]
     fn this_test_has_nothing_that_does_not_work() {
         let path = std::env::current_exe().unwrap();
-        let program = files::program(path.as_os_str()).unwrap().unwrap();
+        let program = files::program(path.as_os_str()).unwrap();
         let report = Report::of(&program, Mode::Pool);
         assert_eq!(report.worst(), None, "{:?}", report.findings);
         let (all, rewritten) = report.places;
