@@ -31,6 +31,26 @@ pub enum Kind {
     Huge,
 }
 
+/// The largest size whose class is looked up, in bytes.
+const MAX_QUICK: usize = 1 << 10;
+
+/// The classes of sizes up to [`MAX_QUICK`], by grains.
+static QUICK: [u8; MAX_QUICK / GRAIN + 1] = {
+    let mut classes = [0; MAX_QUICK / GRAIN + 1];
+    let mut grains = 0;
+    while grains < classes.len() {
+        classes[grains] = class(grains * GRAIN) as u8;
+        grains += 1;
+    }
+    classes
+};
+
+/// Returns the class of a block, if that is looked up faster than by [`kind`].
+#[inline(always)]
+pub fn quick_class(size: usize, align: usize) -> Option<usize> {
+    (size <= MAX_QUICK && align <= GRAIN).then(|| QUICK[size.div_ceil(GRAIN)].into())
+}
+
 /// Returns the number of runs that blocks of a class share.
 #[inline]
 pub const fn runs(class: usize) -> usize {
@@ -108,6 +128,8 @@ mod tests {
             assert!(size(class) - bytes <= bytes.max(64) / 4, "{bytes}: {}", size(class));
         }
         assert_eq!(size(CLASSES - 1), MAX_SMALL);
+        assert!((0..=MAX_QUICK).all(|bytes| quick_class(bytes, GRAIN) == Some(class(bytes))));
+        assert_eq!((quick_class(MAX_QUICK + 1, 1), quick_class(1, 2 * GRAIN)), (None, None));
         assert!((0..CLASSES).all(|class| runs(class) * RUN / size(class) >= 8));
     }
 

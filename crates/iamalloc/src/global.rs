@@ -254,7 +254,7 @@ impl IaMalloc {
 
     /// Allocates `size` bytes, aligned to `align`, a power of two of at most [`MAX_ALIGN`](crate::MAX_ALIGN).
     /// Returns null if there is no memory.
-    #[inline]
+    #[inline(always)]
     pub fn allocate(&self, size: usize, align: usize) -> *mut u8 {
         self.with_zeroes(size, align).0
     }
@@ -269,7 +269,7 @@ impl IaMalloc {
         block
     }
 
-    #[inline]
+    #[inline(always)]
     fn with_zeroes(&self, size: usize, align: usize) -> (*mut u8, bool) {
         let Some(mine) = own() else { return (ptr::null_mut(), false) };
         let padding = if self.is_padded { size.wrapping_neg() % LINE } else { 0 };

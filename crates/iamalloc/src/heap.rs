@@ -173,10 +173,18 @@ impl<S: Source> Heaps<S> {
     ///
     /// # Safety
     /// The calling thread has claimed `mine`.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn alloc(&self, mine: NonNull<SubHeap>, size: usize, align: usize) -> (*mut u8, bool) {
         // SAFETY: by this function's contract.
         let own = unsafe { mine.as_ref() };
+        match classes::quick_class(size, align) {
+            Some(class) => (own.alloc_small(class, self), false),
+            None => self.alloc_any(own, size, align),
+        }
+    }
+
+    #[inline(never)]
+    fn alloc_any(&self, own: &SubHeap, size: usize, align: usize) -> (*mut u8, bool) {
         match classes::kind(size, align) {
             Some(Kind::Small(class)) => (own.alloc_small(class, self), false),
             Some(Kind::Runs(runs)) => own.alloc_runs(runs, self),
@@ -339,7 +347,7 @@ impl SubHeap {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn alloc_small(&self, class: usize, heaps: &Heaps<impl Source>) -> *mut u8 {
         // SAFETY: runs in the list have a segment of this sub-heap.
         if let Some(run) = unsafe { self.own.runs[class].get().as_ref() } {

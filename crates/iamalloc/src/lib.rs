@@ -1,7 +1,7 @@
 //! IAmalloc, the allocator of *PATHREADS* (NPC 2018, section 4.2): each thread allocates from a sub-heap of
 //! its own, and any thread frees any block.
 //!
-//! ```
+//! ```no_run
 //! #[global_allocator]
 //! static MEMORY: iamalloc::IaMalloc = iamalloc::IaMalloc::new();
 //!

@@ -252,7 +252,7 @@ impl Run {
     }
 
     /// Takes a block, or returns null if there is none.
-    #[inline]
+    #[inline(always)]
     pub fn take(&self, source: &impl Source) -> *mut u8 {
         let block = self.free.get();
         if block.is_null() {
@@ -264,6 +264,7 @@ impl Run {
         block.cast()
     }
 
+    #[inline(never)]
     fn take_fresh(&self, source: &impl Source) -> *mut u8 {
         if self.left.get() == 0 {
             return ptr::null_mut();

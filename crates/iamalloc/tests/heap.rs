@@ -85,11 +85,11 @@ impl<'a> Thread<'a> {
     }
 }
 
-const ROUNDS: usize = if cfg!(miri) { 300 } else { 20_000 };
+const ROUNDS: usize = if cfg!(miri) { 100 } else { 6_000 };
 
 #[test]
 fn blocks_of_one_thread_are_its_own() {
-    for seed in 0..3 {
+    for seed in 0..if cfg!(miri) { 1 } else { 3 } {
         let heaps = Heaps::new(Counted::new());
         let mut thread = Thread::new(&heaps, seed);
         let mut held = Vec::new();
@@ -146,7 +146,7 @@ fn blocks_that_others_free_are_used_again() {
     let heaps = Heaps::new(Counted::new());
     let (mut producer, consumer) = (Thread::new(&heaps, 1), Thread::new(&heaps, 2));
     for size in [16, 500, 8000, 100_000] {
-        let rounds = if cfg!(miri) { 100 } else { 10 * SEGMENT / size };
+        let rounds = if cfg!(miri) { 10 } else { 10 * SEGMENT / size };
         for _ in 0..rounds {
             let block = producer.try_alloc(size, 16).unwrap();
             consumer.free(block);
@@ -160,7 +160,7 @@ fn blocks_that_others_free_are_used_again() {
 #[test]
 fn a_thread_that_ends_leaves_its_memory_to_the_next_one() {
     let heaps = Heaps::new(Counted::new());
-    for round in 0..100 {
+    for round in 0..if cfg!(miri) { 5 } else { 100 } {
         let mut thread = Thread::new(&heaps, round);
         let block = thread.try_alloc(100, 16).unwrap();
         thread.free(block);
@@ -171,6 +171,7 @@ fn a_thread_that_ends_leaves_its_memory_to_the_next_one() {
 
 /// Memory of free runs goes back when many have become free, and all when the thread leaves.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes there")]
 fn free_memory_goes_back() {
     let heaps = Heaps::new(Counted::new());
     let mut thread = Thread::new(&heaps, 1);
@@ -198,6 +199,7 @@ fn free_memory_goes_back() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes there")]
 fn without_memory_there_is_no_block_and_nothing_is_lost() {
     let heaps = Heaps::new(Counted::new());
     let mut thread = Thread::new(&heaps, 1);
@@ -273,6 +275,7 @@ fn memory_of_threads_that_have_ended_is_used_again() {
 
 /// Segments with few free runs do not stand in the way of a block that needs many.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes there")]
 fn runs_are_found_in_a_segment_that_has_them() {
     let heaps = Heaps::new(Counted::new());
     let mut thread = Thread::new(&heaps, 1);
