@@ -88,6 +88,7 @@ impl<'a> Thread<'a> {
 const ROUNDS: usize = if cfg!(miri) { 100 } else { 6_000 };
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes there")]
 fn blocks_of_one_thread_are_its_own() {
     for seed in 0..if cfg!(miri) { 1 } else { 3 } {
         let heaps = Heaps::new(Counted::new());
@@ -142,6 +143,7 @@ fn any_thread_frees_any_block() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes there")]
 fn blocks_that_others_free_are_used_again() {
     let heaps = Heaps::new(Counted::new());
     let (mut producer, consumer) = (Thread::new(&heaps, 1), Thread::new(&heaps, 2));
@@ -254,6 +256,7 @@ fn segments_without_blocks_are_unmapped() {
 
 /// Blocks that others free when their thread has ended are used before new memory is mapped.
 #[test]
+#[cfg_attr(miri, ignore = "takes minutes there")]
 fn memory_of_threads_that_have_ended_is_used_again() {
     let heaps = Heaps::new(Counted::new());
     let mut ended: Vec<_> = (0..12).map(|seed| Thread::new(&heaps, seed)).collect();

@@ -1,8 +1,10 @@
 //! A source of memory that counts and fails on demand.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::HashMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicIsize, AtomicPtr, AtomicUsize, Ordering};
 
 use iamalloc::Source;
 
@@ -16,6 +18,8 @@ pub struct Counted {
     pub discarded: AtomicUsize,
     /// Mappings that can still be made.
     pub room: AtomicIsize,
+    /// The mappings that are there, by address, and their bytes.
+    there: Mutex<HashMap<usize, (AtomicPtr<u8>, usize)>>,
 }
 
 impl Counted {
@@ -25,6 +29,7 @@ impl Counted {
             maps: AtomicUsize::new(0),
             discarded: AtomicUsize::new(0),
             room: AtomicIsize::new(isize::MAX),
+            there: Mutex::default(),
         }
     }
 }
@@ -45,11 +50,15 @@ unsafe impl Source for Counted {
         self.mapped.fetch_add(bytes, Ordering::Relaxed);
         self.maps.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the layout has bytes.
-        NonNull::new(unsafe { alloc_zeroed(layout(bytes)) })
+        let start = unsafe { alloc_zeroed(layout(bytes)) };
+        self.there.lock().unwrap().insert(start.addr(), (AtomicPtr::new(start), bytes));
+        NonNull::new(start)
     }
 
     unsafe fn unmap(&self, start: NonNull<u8>, bytes: usize) {
         self.mapped.fetch_sub(bytes, Ordering::Relaxed);
+        let (_, had) = self.there.lock().unwrap().remove(&start.addr().get()).expect("a whole mapping");
+        assert_eq!(had, bytes, "not a whole mapping");
         // SAFETY: by this function's contract.
         unsafe { dealloc(start.as_ptr(), layout(bytes)) };
     }
@@ -65,5 +74,15 @@ unsafe impl Source for Counted {
         assert!(start.addr().get().is_multiple_of(4096) && bytes > 0 && bytes.is_multiple_of(4096));
         // SAFETY: by this function's contract the pages are mapped. None of them has been used.
         assert!((0..bytes).step_by(4096).all(|at| unsafe { start.add(at).read() } == 0));
+    }
+}
+
+impl Drop for Counted {
+    /// Frees what an allocator never gives back: sub-heaps, and segments of idle ones.
+    fn drop(&mut self) {
+        for (start, bytes) in self.there.get_mut().unwrap().values_mut() {
+            // SAFETY: the allocator is gone, and its blocks are used no more.
+            unsafe { dealloc(*start.get_mut(), layout(*bytes)) };
+        }
     }
 }
