@@ -12,8 +12,8 @@ static int sleeps(void *nothing)
     return 0;
 }
 
-/* Starts one, and returns the result of clone. A sleeping thread makes calls only, so no stack is written, and 64
- * do for all. The call is made here, because clone of musl 1.2.5 and later refuses to make threads. */
+/* Starts one, and returns the result of clone. A sleeping thread makes calls only, so no stack is written,
+ * and 64 do for all. The call is made here, because clone of musl 1.2.5 and later refuses to make threads. */
 static long start_sleeper(void)
 {
     enum { CLONE_NUMBER = 56, PAUSE_NUMBER = 34 };
