@@ -19,10 +19,8 @@ static volatile long *shared;
 
 static void touch(long pages)
 {
-    void *memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    madvise(memory, pages * PAGE, MADV_NOHUGEPAGE);
-    /* Volatile: before _exit newer compilers leave out writes that are never read. */
-    volatile char *at = memory;
+    char *at = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(at, pages * PAGE, MADV_NOHUGEPAGE);
     for (long page = 0; page < pages; page++)
         at[page * PAGE] = 1;
 }

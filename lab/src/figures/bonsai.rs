@@ -82,7 +82,7 @@ const fn dearer(of: &'static str) -> Claim {
 /// The reason why faults beside maps cost less than in the paper.
 const WAITS: &str = "the counts, and the model: they have the instructions of the CPUs that wait for the lock, and the lines that it \
 transfers, and no queue in front of a line. At 32 CPUs a fault beside maps takes three times the instructions of one \
-alone, and 4 to 6 lines more. In the paper those that fault wait for each other. We predict nothing here, because \
+alone, and 5 to 6 lines more. In the paper those that fault wait for each other. We predict nothing here, because \
 the figure is drawn at the most CPUs counted";
 
 /// The reason why faults beside maps cost more than faults alone in a design whose faults take no lock.

@@ -146,7 +146,6 @@ fn handle_call(frame: &mut Frame) -> Then {
         | nr::PKEY_MPROTECT
         | nr::MSEAL => settle(a, b),
         nr::SHMAT if b != 0 => pool::switch_off(),
-        _ if refused::ends_pool(number) => pool::switch_off(),
         nr::SETRLIMIT if limits_memory(a) => pool::switch_off(),
         nr::PRLIMIT64 if limits_memory(b) && c != 0 => pool::switch_off(),
         nr::EXIT_GROUP => boot::at_exit(),
@@ -169,6 +168,7 @@ fn handle_call(frame: &mut Frame) -> Then {
         nr::SECCOMP => prepare_for_filter(),
         nr::PRCTL if a == PR_SET_SECCOMP => prepare_for_filter(),
         nr::PRCTL if a == PR_SET_VMA => pool::settle(c, d),
+        _ if refused::ends_pool(number) => pool::switch_off(),
         _ => {}
     }
     Then::Perform

@@ -187,10 +187,9 @@ impl Report {
         for number in calls.numbers.iter().filter(|number| ends(number)) {
             self.add(Weight::Remark, name(*number), "the pool is off from then on", path);
         }
-        for (call, ends_pool, _) in WITH_ARGUMENT {
-            if ends_pool && calls.arguments.contains(&call.key()) {
-                self.add(Weight::Remark, call.text, "the pool is off from then on", path);
-            }
+        let with_argument = WITH_ARGUMENT.iter().filter(|call| calls.arguments.contains(&call.key));
+        for call in with_argument.filter(|call| call.ends_pool) {
+            self.add(Weight::Remark, call.text, "the pool is off from then on", path);
         }
     }
 
@@ -207,10 +206,9 @@ impl Report {
             };
             self.add(weight, name(number), why, path);
         }
-        for (call, _, is_refused) in WITH_ARGUMENT {
-            if is_refused && calls.arguments.contains(&call.key()) {
-                self.add(Weight::Fails, call.text, "refused: ENOSYS", path);
-            }
+        let with_argument = WITH_ARGUMENT.iter().filter(|call| calls.arguments.contains(&call.key));
+        for call in with_argument.filter(|call| call.is_refused) {
+            self.add(Weight::Fails, call.text, "refused: ENOSYS", path);
         }
         if calls.clones {
             self.add(Weight::Fails, "clone", "refused, if the child shares memory and is no thread", path);
@@ -304,30 +302,21 @@ const SECCOMP: u64 = 317;
 const PRCTL: u64 = 157;
 const SETRLIMIT: u64 = 160;
 
-/// A call by its number and first argument.
+/// A call that matters with one value of its first argument.
 struct WithArgument {
-    number: u64,
-    first: u64,
+    /// Its number, and the argument.
+    key: (u64, u64),
     text: &'static str,
+    ends_pool: bool,
+    /// Whether `--isolate` refuses it.
+    is_refused: bool,
 }
 
-impl WithArgument {
-    const fn new(number: u64, first: u64, text: &'static str) -> Self {
-        WithArgument { number, first, text }
-    }
-
-    fn key(&self) -> (u64, u64) {
-        (self.number, self.first)
-    }
-}
-
-/// Calls that matter with one value of their first argument: whether they end the pool, and whether
-/// `--isolate` refuses them.
-const WITH_ARGUMENT: [(WithArgument, bool, bool); 4] = [
-    (WithArgument::new(PRCTL, 22, "prctl(PR_SET_SECCOMP)"), true, true),
-    (WithArgument::new(SETRLIMIT, 1, "setrlimit(RLIMIT_FSIZE)"), false, true),
-    (WithArgument::new(SETRLIMIT, 2, "setrlimit(RLIMIT_DATA)"), true, false),
-    (WithArgument::new(SETRLIMIT, 9, "setrlimit(RLIMIT_AS)"), true, false),
+const WITH_ARGUMENT: [WithArgument; 4] = [
+    WithArgument { key: (PRCTL, 22), text: "prctl(PR_SET_SECCOMP)", ends_pool: true, is_refused: true },
+    WithArgument { key: (SETRLIMIT, 1), text: "setrlimit(RLIMIT_FSIZE)", ends_pool: false, is_refused: true },
+    WithArgument { key: (SETRLIMIT, 2), text: "setrlimit(RLIMIT_DATA)", ends_pool: true, is_refused: false },
+    WithArgument { key: (SETRLIMIT, 9), text: "setrlimit(RLIMIT_AS)", ends_pool: true, is_refused: false },
 ];
 
 /// Returns the name of a call.
