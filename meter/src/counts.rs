@@ -25,7 +25,7 @@ pub enum Kind {
     Invalidations,
     /// Accesses to a line that no CPU had.
     Cold,
-    /// Repetitions of string instructions.
+    /// Iterations of repeated string instructions.
     RepIterations,
     /// Stores to the interrupt command register of the local APIC.
     IpisSent,

@@ -54,8 +54,12 @@ pub struct Cpu {
     phase: AtomicU64,
     /// The repeated string instruction that it executes, or 0.
     repeating: AtomicU64,
-    /// The repetitions that its clock has not counted yet.
-    repeats: AtomicU64,
+    /// The number of accesses that this instruction makes in one iteration.
+    iteration_accesses: AtomicU64,
+    /// The number of accesses that it has made.
+    accesses: AtomicU64,
+    /// The iterations that the clock has not counted yet.
+    iterations: AtomicU64,
     /// The instruction whose loads have just fetched lines, or 0.
     fetching: AtomicU64,
     /// The lines, as [`Fetched`] words. An access may lie on two.
@@ -164,30 +168,47 @@ impl Cpu {
     /// Returns whether the CPU must pass the throttle.
     #[inline]
     pub fn block(&self, privilege: Privilege, instructions: u64, repeats: bool) -> bool {
-        if !repeats && self.repeating.load(Relaxed) != 0 {
-            self.repeating.store(0, Relaxed);
+        let mut time = if repeats { 0 } else { instructions };
+        if self.repeating.load(Relaxed) != 0 {
+            time += self.iteration_time();
+            if !repeats {
+                self.repeating.store(0, Relaxed);
+            }
         }
         self.counts(privilege).add(Kind::Instructions, instructions);
-        self.gate_state.advance(if repeats { self.repeat_time() } else { instructions })
+        self.gate_state.advance(time)
     }
 
-    /// Returns the number of instructions that one more repetition takes. One in eight takes one, as on a
-    /// machine that moves whole lines.
-    fn repeat_time(&self) -> u64 {
-        let repeats = self.repeats.load(Relaxed) + 1;
-        self.repeats.store(repeats, Relaxed);
-        u64::from(repeats.is_multiple_of(8))
+    /// Returns the number of instructions whose time the iterations since the last call took. Eight take the
+    /// time of one, as on a machine that moves whole lines.
+    fn iteration_time(&self) -> u64 {
+        let iterations = self.iterations.load(Relaxed);
+        self.iterations.store(iterations % 8, Relaxed);
+        iterations / 8
     }
 
-    /// Handles the start or a repetition of the repeated string instruction at `pc`. QEMU executes a block
-    /// for each repetition.
-    pub fn repeat(&self, pc: u64) {
-        if self.repeating.load(Relaxed) != pc {
-            self.repeating.store(pc, Relaxed);
+    /// Handles the start of the repeated string instruction at `pc`, which makes `accesses` in one iteration.
+    /// QEMU starts it again for each iteration before version 9.2, and after every 256 since then. So the
+    /// accesses tell how many iterations there were.
+    pub fn repeat(&self, pc: u64, accesses: u64) {
+        if self.repeating.load(Relaxed) == pc {
+            self.counts(Privilege::of(pc)).subtract(Kind::Instructions, 1);
         } else {
-            let counts = self.counts(Privilege::of(pc));
-            counts.subtract(Kind::Instructions, 1);
-            counts.add(Kind::RepIterations, 1);
+            self.repeating.store(pc, Relaxed);
+            self.iteration_accesses.store(accesses, Relaxed);
+            self.accesses.store(0, Relaxed);
+        }
+    }
+
+    /// Counts an access of the repeated string instruction.
+    #[inline]
+    pub fn iteration_access(&self, privilege: Privilege) {
+        let accesses = self.accesses.load(Relaxed) + 1;
+        self.accesses.store(accesses, Relaxed);
+        let in_iteration = self.iteration_accesses.load(Relaxed).max(1);
+        if accesses.is_multiple_of(in_iteration) {
+            self.iterations.store(self.iterations.load(Relaxed) + 1, Relaxed);
+            self.counts(privilege).add(Kind::RepIterations, 1);
         }
     }
 
@@ -255,19 +276,33 @@ mod tests {
         cpu.snapshot()[privilege as usize].iter().map(|counts| counts.get(kind)).sum()
     }
 
-    #[test]
-    fn a_repeated_instruction_is_one_and_its_repetitions_are_apart() {
-        let cpu = Cpu::default();
-        for _ in 0..2 {
-            for _ in 0..17 {
+    /// Executes an instruction of `iterations`, which QEMU starts again after each `loops` of them.
+    fn repeat(cpu: &Cpu, iterations: u64, accesses: u64, loops: u64) {
+        for iteration in 0..iterations {
+            if iteration % loops == 0 {
                 cpu.block(Privilege::Kernel, 1, true);
-                cpu.repeat(KERNEL);
+                cpu.repeat(KERNEL, accesses);
             }
-            cpu.block(Privilege::Kernel, 3, false);
+            (0..accesses).for_each(|_| cpu.iteration_access(Privilege::Kernel));
         }
-        assert_eq!(total(&cpu, Privilege::Kernel, Kind::Instructions), 2 + 6);
-        assert_eq!(total(&cpu, Privilege::Kernel, Kind::RepIterations), 32);
-        assert_eq!(cpu.gate_state.clock(), 4 + 6, "eight repetitions take the time of one instruction");
+        cpu.block(Privilege::Kernel, 3, false);
+    }
+
+    #[test]
+    fn a_repeated_instruction_is_one_and_its_iterations_are_apart() {
+        for (accesses, loops) in [(1, 1), (2, 1), (1, 256), (2, 256), (1, 5)] {
+            let cpu = Cpu::default();
+            repeat(&cpu, 17, accesses, loops);
+            repeat(&cpu, 17, accesses, loops);
+            let counts =
+                [Kind::Instructions, Kind::RepIterations].map(|kind| total(&cpu, Privilege::Kernel, kind));
+            assert_eq!(
+                counts,
+                [2 + 6, 34],
+                "{accesses} accesses in an iteration, {loops} iterations in a block"
+            );
+            assert_eq!(cpu.gate_state.clock(), 4 + 6, "eight iterations take the time of one instruction");
+        }
     }
 
     #[test]

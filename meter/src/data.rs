@@ -1,11 +1,12 @@
 //! The word that QEMU hands back with a callback. It points to no memory.
 //!
-//! Bit 0 is always the privilege. Above it:
+//! Bit 0 is the privilege, except for a repeated string instruction. Above it:
 //!
 //! | callback | bits |
 //! |---|---|
 //! | block | 1: starts with a repeated string instruction; from 2: its instructions |
 //! | event | from 1: the kind |
+//! | repeated string instruction | 0: two accesses for each iteration, not one; from 1: its address |
 //! | marker | 8 to 15: operand; 16 to 23: operation; from 24: instructions that follow it in its block |
 
 use crate::counts::{KINDS, Kind};
@@ -42,6 +43,18 @@ pub fn event(word: u64) -> (Privilege, Kind) {
     (privilege(word), KINDS[(word >> 1) as usize])
 }
 
+/// Returns the word of a repeated string instruction at `pc`, which makes one or two `accesses` in each
+/// iteration. The uppermost bit of an address is the same as the one below it, so it need not be kept.
+pub fn pack_repeat(pc: u64, accesses: u8) -> u64 {
+    pc << 1 | u64::from(accesses == 2)
+}
+
+/// Returns its address and the number of accesses.
+#[inline]
+pub fn repeat(word: u64) -> (u64, u64) {
+    (((word as i64) >> 1) as u64, 1 + (word & 1))
+}
+
 /// Returns the word of a marker at `pc`.
 pub fn pack_marker(marker: Marker, pc: u64, ahead: usize) -> u64 {
     let (op, arg) = marker.parts();
@@ -64,6 +77,8 @@ mod tests {
         assert_eq!(block(pack_block(kernel, 512, true)), (Privilege::Kernel, 512, true));
         assert_eq!(block(pack_block(user, 1, false)), (Privilege::User, 1, false));
         assert!(KINDS.iter().all(|kind| event(pack_event(*kind, kernel)) == (Privilege::Kernel, *kind)));
+        assert_eq!(repeat(pack_repeat(kernel, 2)), (kernel, 2));
+        assert_eq!(repeat(pack_repeat(user, 1)), (user, 1));
         let begin = Marker::Begin(255);
         assert_eq!(marker(pack_marker(begin, user, 511)), (Privilege::User, begin, 511));
     }

@@ -5,8 +5,8 @@
 pub enum Special {
     /// A message from the guest to the meter.
     Marker(Marker),
-    /// A string instruction that repeats.
-    Repeat,
+    /// A string instruction that repeats. Each iteration makes one or two accesses, as the number says.
+    Repeat(u8),
     /// `in` or `out`.
     Port,
     /// Invalidates one translation, or those of an address space.
@@ -98,7 +98,10 @@ fn by_opcode(bytes: &[u8]) -> Option<Special> {
     let operand = |at: usize| bytes.get(prefixes + at).copied();
     let extension = |at| operand(at).map(|byte| byte >> 3 & 7);
     match (operand(0)?, operand(1)) {
-        (0xa4..=0xa7 | 0xaa..=0xaf, _) if repeats => Some(Special::Repeat),
+        // movs and cmps
+        (0xa4..=0xa7, _) if repeats => Some(Special::Repeat(2)),
+        // stos, lods and scas
+        (0xaa..=0xaf, _) if repeats => Some(Special::Repeat(1)),
         (0x6c..=0x6f | 0xe4..=0xe7 | 0xec..=0xef, _) => Some(Special::Port),
         (0x0f, Some(0x01)) if extension(2) == Some(7) && operand(2)? < 0xc0 => Some(Special::Invlpg),
         (0x0f, Some(0x38)) if operand(2) == Some(0x82) => Some(Special::Invlpg),
@@ -130,7 +133,9 @@ mod tests {
 
     #[test]
     fn instructions() {
-        assert_eq!(special(&[0xf3, 0x48, 0xab]), Some(Special::Repeat), "rep stosq");
+        assert_eq!(special(&[0xf3, 0x48, 0xab]), Some(Special::Repeat(1)), "rep stosq");
+        assert_eq!(special(&[0xf3, 0xa4]), Some(Special::Repeat(2)), "rep movsb");
+        assert_eq!(special(&[0xf2, 0xae]), Some(Special::Repeat(1)), "repne scasb");
         assert_eq!(special(&[0x48, 0xab]), None, "stosq");
         assert_eq!(special(&[0xf3, 0x0f, 0x10, 0x00]), None, "movss");
         assert_eq!(special(&[0xee]), Some(Special::Port), "out dx, al");

@@ -35,7 +35,7 @@ pub struct Row {
     pub cpus: u16,
     /// The number of counted rounds.
     pub rounds: usize,
-    /// Instructions of user and kernel, without the further iterations of repeated string instructions.
+    /// Instructions of user and kernel, without the iterations of repeated string instructions.
     pub instructions: Summary,
     /// Iterations of repeated string instructions, by which pages are zeroed and copied, also by idle CPUs.
     pub string_iterations: Summary,

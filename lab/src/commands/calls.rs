@@ -13,7 +13,7 @@ use launch::{options, terminal};
 /// Options of `radixvm bench calls`.
 #[derive(Args)]
 #[command(after_help = "\
-Each call is a round of a program in user/, under the contention meter, without further iterations of repeated string \
+Each call is a round of a program in user/, under the contention meter, without the iterations of repeated string \
 instructions. The JSON is an array with one object per call.")]
 pub struct Arguments {
     /// Write the results as JSON

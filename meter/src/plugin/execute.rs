@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use super::qemu::*;
 use super::{meter, write};
+use crate::cpu::Privilege;
 use crate::data;
 use crate::directory::parts;
 use crate::meter::Touch;
@@ -30,9 +31,17 @@ pub unsafe extern "C" fn on_marker(cpu: u32, data: *mut c_void) {
     }
 }
 
-/// Handles the start or a repetition of a repeated string instruction.
-pub unsafe extern "C" fn on_repeat(cpu: u32, pc: *mut c_void) {
-    meter().cpus[cpu as usize].repeat(pc as u64);
+/// Handles the start of a repeated string instruction, or its next start before it is done.
+pub unsafe extern "C" fn on_repeat(cpu: u32, data: *mut c_void) {
+    let (pc, accesses) = data::repeat(data as u64);
+    meter().cpus[cpu as usize].repeat(pc, accesses);
+}
+
+/// Handles a finished access of a repeated string instruction.
+pub unsafe extern "C" fn on_iteration_access(cpu: u32, info: MemoryInfo, address: u64, pc: *mut c_void) {
+    meter().cpus[cpu as usize].iteration_access(Privilege::of(pc as u64));
+    // SAFETY: the caller's promise, which is the same.
+    unsafe { on_access(cpu, info, address, pc) };
 }
 
 /// Handles a finished load, store, or both in one.

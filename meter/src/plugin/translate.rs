@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::execute::{on_access, on_block, on_event, on_marker, on_repeat};
+use super::execute::{on_access, on_block, on_event, on_iteration_access, on_marker, on_repeat};
 use super::qemu::*;
 use super::{meter, on_run};
 use crate::counts::Kind;
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn on_translation(first: u64, second: u64) {
     // SAFETY: instructions of that block.
     let special = |(_, i): &(u64, *mut Instruction)| decode::special(unsafe { Code::of(*i) }.bytes());
     let specials: Vec<_> = instructions.iter().map(special).collect();
-    let repeats = specials[0] == Some(Special::Repeat);
+    let repeats = matches!(specials[0], Some(Special::Repeat(_)));
     // SAFETY: as above.
     unsafe {
         qemu_plugin_register_vcpu_tb_exec_cb(
@@ -42,11 +42,12 @@ pub unsafe extern "C" fn on_translation(first: u64, second: u64) {
         )
     };
     for (index, (pc, instruction)) in instructions.iter().copied().enumerate() {
+        let repeats = matches!(specials[index], Some(Special::Repeat(_)));
         // SAFETY: as above, and the address goes with the callback.
         unsafe {
             qemu_plugin_register_vcpu_mem_cb(
                 instruction,
-                on_access,
+                if repeats { on_iteration_access } else { on_access },
                 NO_REGISTERS,
                 LOADS_AND_STORES,
                 pc as *mut c_void,
@@ -73,7 +74,7 @@ unsafe fn on_special(instruction: *mut Instruction, special: Special, pc: u64, a
                 }
                 on_each(instruction, on_marker, data::pack_marker(marker, pc, ahead));
             }
-            Special::Repeat => on_each(instruction, on_repeat, pc),
+            Special::Repeat(accesses) => on_each(instruction, on_repeat, data::pack_repeat(pc, accesses)),
             Special::Port => on_each(instruction, on_event, data::pack_event(Kind::Io, pc)),
             Special::Invlpg => on_each(instruction, on_event, data::pack_event(Kind::Invlpg, pc)),
             Special::Cr3Load => on_each(instruction, on_event, data::pack_event(Kind::Cr3Loads, pc)),
