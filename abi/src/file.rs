@@ -129,6 +129,45 @@ constants! { u8:
     DT_SOCK = 12, "Socket.";
 }
 
+constants! { u32:
+    EPOLL_CTL_ADD = 1, "Add a file.";
+    EPOLL_CTL_DEL = 2, "Remove a file.";
+    EPOLL_CTL_MOD = 3, "Change the events of a file.";
+    EPOLLERR = 0x008, "Error. Always reported.";
+    EPOLLHUP = 0x010, "The other side is gone. Always reported.";
+    EPOLLEXCLUSIVE = 1 << 28, "Wake one waiter only.";
+    EPOLLONESHOT = 1 << 30, "Report once, until the events are changed.";
+    EPOLLET = 1 << 31, "Report changes, not states.";
+    EFD_SEMAPHORE = 1, "A read takes 1.";
+}
+
+/// An event of `epoll`. Linux packs it: the number lies on no boundary of its own.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
+)]
+pub struct EpollEvent {
+    events: u32,
+    data: [u32; 2],
+}
+
+impl EpollEvent {
+    /// Returns an event with the caller's number.
+    pub fn new(events: u32, data: u64) -> Self {
+        Self { events, data: [data as u32, (data >> 32) as u32] }
+    }
+
+    /// Returns the events, `EPOLL*`.
+    pub fn events(self) -> u32 {
+        self.events
+    }
+
+    /// Returns the caller's number.
+    pub fn data(self) -> u64 {
+        u64::from(self.data[0]) | u64::from(self.data[1]) << 32
+    }
+}
+
 constants! { i16:
     POLLIN = 0x001, "Can be read.";
     POLLPRI = 0x002, "Urgent data.";
@@ -138,6 +177,7 @@ constants! { i16:
     POLLNVAL = 0x020, "Not a descriptor.";
     POLLRDNORM = 0x040, "Can be read.";
     POLLWRNORM = 0x100, "Can be written.";
+    POLLRDHUP = 0x2000, "The other side of a socket writes no more.";
 }
 
 plain! {

@@ -12,8 +12,10 @@ mod errno;
 pub mod file;
 pub mod marker;
 pub mod memory;
+pub mod ninep;
 pub mod process;
 pub mod signal;
+pub mod socket;
 pub mod syscalls;
 pub mod time;
 

@@ -1,5 +1,6 @@
 //! Finding the program that the user named, and checking early whether it can run.
 
+use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -21,8 +22,24 @@ pub struct Program {
 }
 
 impl Program {
-    /// Reads and checks a program.
+    /// Reads and checks a static program.
     pub fn load(path: &Path) -> Result<Self> {
+        Self::load_if(path, |bytes| {
+            check(bytes).and_then(|needs| needs.map_or(Ok(()), |needs| Err(needs.refusal())))
+        })
+    }
+
+    /// Reads and checks a program that may need other files of the host. Returns what it needs.
+    pub fn load_any(path: &Path) -> Result<(Self, Option<Needs>)> {
+        let mut needs = None;
+        let program = Self::load_if(path, |bytes| {
+            needs = check(bytes)?;
+            Ok(())
+        })?;
+        Ok((program, needs))
+    }
+
+    fn load_if(path: &Path, check: impl FnOnce(&[u8]) -> Result<(), String>) -> Result<Self> {
         let shown = path.display();
         let refused = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::NotFound => {
@@ -59,12 +76,70 @@ pub fn find(name: &str) -> Result<PathBuf> {
     found.ok_or_else(|| StatusError::error(NOT_FOUND, format!("{name}: no such program here or on the PATH")))
 }
 
-/// Checks that these bytes are a program for the guest, and says why not.
-fn check(bytes: &[u8]) -> Result<(), String> {
-    if bytes.starts_with(b"#!") {
-        return Err(
-            "a script, not an ELF program; run its interpreter and hand the script over with --file".into()
-        );
+/// The file that a program needs besides its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// This dynamic linker, and libraries.
+    Linker(String),
+    /// It is a script: this interpreter, with this argument.
+    Interpreter(String, Option<String>),
+}
+
+impl Needs {
+    /// Says why a guest without the host's files cannot run the program.
+    fn refusal(&self) -> String {
+        match self {
+            Needs::Linker(linker) => dynamic(linker),
+            Needs::Interpreter(..) => {
+                "a script, not an ELF program; run its interpreter and hand the script over with --file"
+                    .into()
+            }
+        }
+    }
+}
+
+/// The deepest nesting of scripts whose interpreters are scripts, as on Linux.
+const DEEPEST: usize = 5;
+
+/// Replaces a script by its interpreter, which gets the script's path as an argument. Returns the arguments.
+pub fn follow_scripts(
+    program: &mut Program,
+    mut needs: Option<Needs>,
+    mut argv: Vec<OsString>,
+) -> Result<Vec<OsString>> {
+    let first = program.path.display().to_string();
+    for _ in 0..DEEPEST {
+        let Some(Needs::Interpreter(name, argument)) = needs else { return Ok(argv) };
+        let script = std::mem::replace(&mut program.path, name.clone().into());
+        let words = [Some(name.into()), argument.map(OsString::from), Some(script.into_os_string())];
+        argv.splice(..1, words.into_iter().flatten());
+        (*program, needs) = Program::load_any(&program.path)?;
+    }
+    Err(StatusError::error(
+        NOT_RUNNABLE,
+        format!("{first}: scripts whose interpreters are scripts, too many"),
+    ))
+}
+
+/// Parses the first line of a script, as Linux does.
+fn interpreter(bytes: &[u8]) -> Result<Option<Needs>, String> {
+    let Some(line) = bytes.strip_prefix(b"#!") else { return Ok(None) };
+    let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let line = line.trim_matches([' ', '\t']);
+    let (name, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+    if name.is_empty() {
+        return Err("a script that names no interpreter".into());
+    }
+    let argument =
+        Some(argument.trim_matches([' ', '\t']).to_owned()).filter(|argument| !argument.is_empty());
+    Ok(Some(Needs::Interpreter(name.to_owned(), argument)))
+}
+
+/// Checks that these bytes are a program for the guest, and says why not. Returns what it needs.
+fn check(bytes: &[u8]) -> Result<Option<Needs>, String> {
+    if let Some(script) = interpreter(bytes)? {
+        return Ok(Some(script));
     }
     if !bytes.starts_with(&elf::ELFMAG) {
         return Err("not an ELF program".into());
@@ -77,8 +152,14 @@ fn check(bytes: &[u8]) -> Result<(), String> {
     let segments =
         header.program_headers(endian, bytes).map_err(|error| format!("a damaged ELF file: {error}"))?;
     match segments.iter().find(|segment| segment.p_type(endian) == PT_INTERP) {
-        Some(segment) => Err(dynamic(segment.data(endian, bytes).unwrap_or_default())),
-        None => segments.iter().try_for_each(|segment| check_whole(segment, endian, bytes.len() as u64)),
+        Some(segment) => {
+            let linker = String::from_utf8_lossy(segment.data(endian, bytes).unwrap_or_default());
+            Ok(Some(Needs::Linker(linker.trim_end_matches('\0').to_owned())))
+        }
+        None => segments
+            .iter()
+            .try_for_each(|segment| check_whole(segment, endian, bytes.len() as u64))
+            .map(|()| None),
     }
 }
 
@@ -114,12 +195,10 @@ fn check_kind(machine: elf::Machine, kind: elf::FileType, entry: u64) -> Result<
     }
 }
 
-fn dynamic(interpreter: &[u8]) -> String {
-    let interpreter = String::from_utf8_lossy(interpreter);
+fn dynamic(linker: &str) -> String {
     format!(
-        "a dynamically linked program (it wants {}); RadixVM runs static programs for now: link it with -static, \
-         or build it for x86_64-unknown-linux-musl",
-        interpreter.trim_end_matches('\0')
+        "a dynamically linked program (it wants {linker}), which needs this machine's files: `radixvm run` without \
+         --host-files never runs it on RadixVM; link it with -static for other uses"
     )
 }
 
@@ -147,22 +226,32 @@ mod tests {
 
     #[test]
     fn static_programs_pass() {
-        assert_eq!(check(&image(62, 2, 1)), Ok(()));
-        assert_eq!(check(&image(62, 3, 1)), Ok(()));
+        assert_eq!(check(&image(62, 2, 1)), Ok(None));
+        assert_eq!(check(&image(62, 3, 1)), Ok(None));
     }
 
     #[test]
     fn everything_else_is_named() {
         let why = |bytes: &[u8]| check(bytes).unwrap_err();
-        assert!(why(b"#!/bin/sh").contains("script"));
+        assert!(why(b"#! \n").contains("no interpreter"));
         assert!(why(b"text").contains("not an ELF"));
         assert!(why(b"\x7fELF").contains("64-bit"));
         assert!(why(&image(183, 2, 1)).contains("another machine"));
         assert!(why(&image(62, 1, 1)).contains("not a program"));
-        assert!(why(&image(62, 3, 3)).contains("dynamically linked"));
         let mut library = image(62, 3, 1);
         library[24] = 0;
         assert!(why(&library).contains("shared library"));
+    }
+
+    #[test]
+    fn what_a_program_needs_is_found() {
+        let needs = |bytes: &[u8]| check(bytes).unwrap().unwrap();
+        assert!(needs(&image(62, 3, 3)).refusal().contains("dynamically linked"));
+        let script = |line: &str| needs(line.as_bytes());
+        let sh = |argument: Option<&str>| Needs::Interpreter("/bin/sh".into(), argument.map(str::to_owned));
+        assert_eq!(script("#!/bin/sh\necho"), sh(None));
+        assert_eq!(script("#! /bin/sh -e  -u \n"), sh(Some("-e  -u")));
+        assert!(script("#!/bin/sh").refusal().contains("script"));
     }
 
     #[test]

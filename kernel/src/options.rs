@@ -1,6 +1,6 @@
 //! The kernel's command line.
 
-use abi::config::{COMPRESS, Choice, Design, Huge, ReadRefs, Refs, Tables};
+use abi::config::{COMPRESS, Choice, Design, HOST_FILES, Huge, ReadRefs, Refs, Tables};
 use sync::{CachePadded, SetOnce};
 
 /// The options that the user of the kernel chose.
@@ -29,6 +29,8 @@ pub struct Options {
     /// `skew`: the time stamp counters of all cores but the first are set wrong, if the CPU allows it, to
     /// test that clocks agree.
     pub skew: bool,
+    /// `host-files`: the tree of names is the host's, by a device for that.
+    pub host_files: bool,
     /// `meter`: report the owners of memory at the end.
     pub meter: bool,
 }
@@ -54,6 +56,7 @@ impl Options {
         stats: false,
         fail_alloc: false,
         skew: false,
+        host_files: false,
         meter: false,
     };
 
@@ -100,6 +103,7 @@ impl Options {
             "probe" => Self { probe: true, ..self },
             "stats" => Self { stats: true, ..self },
             "fail-alloc" => Self { fail_alloc: true, ..self },
+            HOST_FILES => Self { host_files: true, ..self },
             "skew" => Self { skew: true, ..self },
             "meter" => Self { meter: true, ..self },
             other => panic!("unknown option on the kernel's command line: {other}"),

@@ -173,7 +173,7 @@ fn native(names: &[&str], lane: &Lane) -> Result<Tally> {
 /// The tests of `radixvm bench`, which boot hundreds of guests one after the other.
 const BENCHES: [&str; 2] = ["calls::", "figures::"];
 
-/// Runs tests that boot QEMU, except those of [`bench`].
+/// Runs tests that boot QEMU, except those of [`bench()`].
 fn guest(names: &[&str], lane: &Lane) -> Result<Tally> {
     let mut command = guests(&format!("--test-threads={}", guests_at_once()));
     command.args(BENCHES.iter().flat_map(|name| ["--skip", name]));

@@ -1,6 +1,6 @@
 //! The kernel, the programs for guests, the meter, and the runtime for programs on this machine.
 //!
-//! In a checkout cargo builds them. It is called only when something is out of date ([`stamp`] decides),
+//! In a checkout cargo builds them. It is called only when something is out of date (`stamp` decides),
 //! because it waits for its own locks and needs a folder that it can write. An installed command has them
 //! beside it and never builds anything.
 

@@ -27,7 +27,8 @@ pub fn shell_line(plan: &Plan) -> Result<String> {
     ports.extend(plan.kernel_log.then_some(Port::File(files.log)));
     let boot =
         Boot { kernel: plan.kernel.clone(), initrd: files.image, command_line: plan.command_line.clone() };
-    Ok(Qemu { machine: plan.machine, boot, disk, ports, plugin: None }.shell_line())
+    let Plan { machine, host_files, .. } = *plan;
+    Ok(Qemu { machine, boot, disk, host_files, ports, plugin: None }.shell_line())
 }
 
 /// The files of one image, all named after its content, so that another dry run does not change them.

@@ -22,8 +22,8 @@ use launch::{artifacts, options, progress, terminal};
 
 const STATUSES: &str = "\
 Exit status: the program's own; 128+N if signal N killed it or ended the run; 125 if radixvm or the
-guest itself failed; 126 if PROGRAM cannot run here (not ELF, dynamic, damaged, another machine, no
-right to execute it); 127 if there is no such program.
+guest itself failed; 126 if PROGRAM cannot run here (neither ELF nor a script, damaged, another
+machine, no right to execute it); 127 if there is no such program.
 
 PROGRAM is a path, the name of a program in user/ (local, pipeline, global, wordindex, ...), or found
 on the PATH.";
@@ -48,6 +48,10 @@ pub struct Arguments {
     /// links are skipped. Large files reach stock Linux on a read-only disk.
     #[arg(long = "file", verbatim_doc_comment, value_name = "HOST[:GUEST]")]
     files: Vec<String>,
+    /// Let the program see this machine's files, environment and working directory. Nothing is written to
+    /// them: changes stay in the guest
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    host_files: HostFiles,
     /// Print the RadixVM kernel's counters on stderr after the program
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "table", value_name = "FORM")]
     stats: Option<Form>,
@@ -103,6 +107,16 @@ enum Form {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum HostFiles {
+    /// If it is dynamic or a script
+    Auto,
+    /// Always
+    Always,
+    /// Never: it must be static
+    Never,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// The RadixVM kernel
     Radixvm,
@@ -150,10 +164,28 @@ impl Arguments {
     }
 
     fn job(&self) -> Result<Job> {
-        let program = Program::load(&locate(&self.command[0].to_string_lossy())?)?;
+        let (program, argv, host_files) = self.program()?;
         let files = self.files.iter().map(|text| FileArg::parse(text)).collect::<Result<_>>()?;
-        let envp = system::environment(self.env.iter().cloned());
-        Ok(Job { program, argv: self.command.clone(), envp, files })
+        let given = self.env.iter().cloned();
+        let envp = if host_files { system::host_environment(given) } else { system::environment(given) };
+        Ok(Job { program, argv, envp, files, host_files })
+    }
+
+    /// Returns the program, its arguments, and whether it sees the host's files.
+    fn program(&self) -> Result<(Program, Vec<OsString>, bool)> {
+        let path = locate(&self.command[0].to_string_lossy())?;
+        let argv = self.command.clone();
+        if self.host_files == HostFiles::Never || self.system()? == System::Linux {
+            return Ok((Program::load(&path)?, argv, false));
+        }
+        let (mut program, needs) = Program::load_any(&path)?;
+        let host_files = self.host_files == HostFiles::Always || needs.is_some();
+        if !host_files {
+            return Ok((program, argv, false));
+        }
+        let argv = program::follow_scripts(&mut program, needs, argv)?;
+        program.path = std::path::absolute(&program.path)?;
+        Ok((program, argv, true))
     }
 
     fn plan(&self, job: &Job) -> Result<Plan> {

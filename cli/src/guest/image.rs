@@ -1,13 +1,14 @@
 //! The boot image: the files that the guest finds when it starts.
 //!
 //! `.radixvm/argv` and `.radixvm/envp` contain NUL-terminated strings back to back, and `.radixvm/program`
-//! the path of the program. Every other file is one that the program sees under `/`.
+//! the path of the program. `.radixvm/directory` and `.radixvm/umask` are those that it starts with, if they
+//! are there. Every other file is one that the program sees under `/`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -56,6 +57,16 @@ impl Tree {
         self.file(".radixvm/program", 0o444, program.as_bytes().to_vec())?;
         self.file(".radixvm/argv", 0o444, strings(argv))?;
         self.file(".radixvm/envp", 0o444, strings(envp))
+    }
+
+    /// Adds the current directory and the umask of this process, which the program is to have too.
+    pub fn like_here(&mut self) -> Result<()> {
+        let directory = std::env::current_dir().context("the current directory")?;
+        refuse_guests_own(&directory)?;
+        self.file(".radixvm/directory", 0o444, directory.into_os_string().into_vec())?;
+        let status = fs::read_to_string("/proc/self/status")?;
+        let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+        self.file(".radixvm/umask", 0o444, umask.unwrap_or("022").trim().as_bytes().to_vec())
     }
 
     /// Adds a file of the host, or a folder with everything below it. Returns the files that were skipped.
@@ -159,6 +170,18 @@ impl Tree {
 fn followed(path: &Path) -> io::Result<Metadata> {
     fs::metadata(path)
         .or_else(|error| fs::symlink_metadata(path).ok().filter(Metadata::is_symlink).ok_or(error))
+}
+
+/// Refuses a path of this machine that the guest's own folders hide.
+pub fn refuse_guests_own(path: &Path) -> Result<()> {
+    let first = path.components().nth(1).map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let hidden = first.filter(|first| GUESTS_OWN.contains(&first.as_str()));
+    match hidden {
+        Some(first) => {
+            bail!("{}: /{first} is the guest's own, and the program would not find it", path.display())
+        }
+        None => Ok(()),
+    }
 }
 
 fn is_a_folder(path: &str) -> String {

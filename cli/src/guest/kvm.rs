@@ -60,6 +60,7 @@ fn probe_plan(kernel: &Path) -> Result<Plan> {
         command_line: "probe".to_owned(),
         image: Tree::default().pack()?,
         disk: None,
+        host_files: false,
         stdout: Sink::buffer(),
         stderr: Sink::buffer(),
         stdin: false,

@@ -174,7 +174,9 @@ fn spawn(plan: &Plan, ports: Vec<OwnedFd>) -> Result<Child> {
     let mappings = inherited.map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd }).collect();
     let mut command = guard::command(&qemu::program())?;
     let plugin = plan.plugin.as_ref().map(|plugin| plugin.argument.clone());
-    command.args(Qemu { machine: plan.machine, boot, disk: disk_path, ports: backends, plugin }.arguments());
+    let Plan { machine, host_files, .. } = *plan;
+    let qemu = Qemu { machine, boot, disk: disk_path, host_files, ports: backends, plugin };
+    command.args(qemu.arguments());
     command.envs(plan.plugin.iter().map(|plugin| (guard::PRELOAD, &plugin.preload)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.fd_mappings(mappings).map_err(|error| anyhow!(error))?;

@@ -101,6 +101,8 @@ pub struct Qemu {
     pub boot: Boot,
     /// A read-only disk.
     pub disk: Option<PathBuf>,
+    /// Set if the guest reads the host's files.
+    pub host_files: bool,
     /// The far ends of COM1, COM2, ... in this order.
     pub ports: Vec<Port>,
     /// A plugin's file and options, as `-plugin` takes them.
@@ -115,6 +117,7 @@ impl Qemu {
         self.push_ports(&mut arguments);
         self.push_boot(&mut arguments);
         self.push_disk(&mut arguments);
+        self.push_host_files(&mut arguments);
         arguments.extend(self.plugin.iter().flat_map(|plugin| ["-plugin".into(), plugin.clone()]));
         arguments
     }
@@ -150,6 +153,15 @@ impl Qemu {
         extend(arguments, &["-drive", &drive, "-device", "nvme,drive=files,serial=files"]);
     }
 
+    /// Adds the device by which the guest reads the host's files. QEMU opens none of them for writing.
+    fn push_host_files(&self, arguments: &mut Vec<OsString>) {
+        if self.host_files {
+            let files = "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap";
+            let device = "virtio-9p-pci,fsdev=host,mount_tag=host,disable-legacy=on";
+            extend(arguments, &["-fsdev", files, "-device", device]);
+        }
+    }
+
     /// Returns the command as one line for a shell.
     pub fn shell_line(&self) -> String {
         let words = self.arguments().into_iter().map(|word| quote(&word.to_string_lossy()));
@@ -183,7 +195,7 @@ mod tests {
         let machine = Machine { cpus: 4, memory: 512 << 20, accel, cpu_model: "max" };
         let boot = Boot { kernel: "k".into(), initrd: "i".into(), command_line: "vm=radix it's".into() };
         let ports = vec![Port::Inherited(3), Port::File("a,b".into()), Port::Appended("log".into())];
-        Qemu { machine, boot, disk: None, ports, plugin: None }
+        Qemu { machine, boot, disk: None, host_files: false, ports, plugin: None }
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct Plan {
     pub image: Vec<u8>,
     /// A disk, for files that are too large for the image.
     pub disk: Option<File>,
+    /// Set if the guest reads the host's files.
+    pub host_files: bool,
     /// The program's standard output.
     pub stdout: Sink,
     /// The program's standard error.
@@ -262,6 +264,7 @@ mod tests {
             command_line: String::new(),
             image: Vec::new(),
             disk: None,
+            host_files: false,
             stdout: Sink::buffer(),
             stderr: Sink::buffer(),
             stdin: false,

@@ -11,7 +11,7 @@ use clap::builder::PossibleValue;
 
 use super::linux;
 
-pub use boot::{CPU_MODEL, Job, Size, Streams, compress, environment, huge, plan};
+pub use boot::{CPU_MODEL, Job, Size, Streams, compress, environment, host_environment, huge, plan};
 
 /// A kernel under which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -76,6 +76,21 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn waits_for_sets_of_files() {
+                same($compiler, "select", &["-c", "2"], &[], b"");
+            }
+
+            #[test]
+            fn pairs_of_sockets() {
+                same($compiler, "socketpair", &["-c", "2"], &[], b"");
+            }
+
+            #[test]
+            fn lists_of_files() {
+                same($compiler, "epoll", &["-c", "4"], &[], b"");
+            }
+
+            #[test]
             fn signal_frames() {
                 same($compiler, "frames", &[], &[], b"");
             }

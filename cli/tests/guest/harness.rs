@@ -167,7 +167,7 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("cli/ lies in the repository")
 }
 
-/// A way to make a static program from C.
+/// A way to make a program from C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Compiler {
     /// glibc at a fixed address.
@@ -176,6 +176,8 @@ pub enum Compiler {
     StaticPie,
     /// musl.
     Musl,
+    /// glibc, linked dynamically.
+    Dynamic,
 }
 
 impl Compiler {
@@ -184,6 +186,7 @@ impl Compiler {
             Compiler::Static => ("gcc", "-static"),
             Compiler::StaticPie => ("gcc", "-static-pie"),
             Compiler::Musl => ("musl-gcc", "-static"),
+            Compiler::Dynamic => ("gcc", "-pie"),
         }
     }
 }

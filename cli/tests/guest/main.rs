@@ -17,6 +17,7 @@ mod figures;
 mod files;
 mod forks;
 mod harness;
+mod host_files;
 mod hostile;
 mod huge;
 mod installing;

@@ -32,7 +32,7 @@ fn refused(words: &[&str]) -> (i32, String) {
 
 #[test]
 fn a_dynamic_program_is_explained() {
-    let (status, text) = refused(&["run", "/bin/ls"]);
+    let (status, text) = refused(&["run", "--host-files", "never", "/bin/ls"]);
     assert_eq!(status, 126);
     assert!(
         text.contains("/bin/ls") && text.contains("dynamically linked") && text.contains("-static"),
@@ -50,8 +50,11 @@ fn a_file_that_is_no_program_is_explained() {
     };
     let (status, text) = refused(&["run", &file("text", b"hello")]);
     assert_eq!((status, text.contains("not an ELF program")), (126, true), "{text}");
-    let (status, text) = refused(&["run", &file("script", b"#!/bin/sh\n")]);
+    let script = file("script", b"#!/bin/sh\n");
+    let (status, text) = refused(&["run", "--host-files=never", &script]);
     assert_eq!((status, text.contains("a script")), (126, true), "{text}");
+    let (status, text) = refused(&["run", &script]);
+    assert_eq!((status, text.contains("chmod +x")), (126, true), "{text}");
     let mut other = fs::read(compiled("hello", Compiler::Static)).unwrap();
     other[18] = 183;
     let (status, text) = refused(&["run", &file("arm", &other)]);

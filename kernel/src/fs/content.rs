@@ -1,5 +1,6 @@
 //! The contents of a file: bytes, a device, one end of a pipe.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::any::Any;
 
@@ -77,9 +78,20 @@ pub trait Content: Send + Sync {
         None
     }
 
+    /// Returns other contents that begin as these and can be changed, if these cannot be.
+    fn changeable(&self) -> Option<Result<Box<dyn Content>, Errno>> {
+        None
+    }
+
     /// Returns the operations that would not wait, as `POLL*`.
     fn ready(&self) -> i16 {
         ALWAYS_READY
+    }
+
+    /// Returns a number that changes with each event after which an operation may be possible, if it counts
+    /// them.
+    fn changes(&self) -> Option<u64> {
+        None
     }
 
     /// Returns the number of bytes that can be read from `at` on without waiting (FIONREAD).

@@ -4,6 +4,7 @@
 //! replaces the word's [`Place`], and the old one is dropped when no core can be reading it any more. Another
 //! process may read it too, by `/proc/PID/cwd`, so that holds for a process with one thread as well.
 
+use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -28,10 +29,12 @@ pub struct FsContext {
 }
 
 impl FsContext {
-    /// Returns the context of the first process, in the root directory.
-    pub fn new() -> Result<Arc<Self>, Errno> {
-        let root = super::root();
-        Self::with(root.clone(), root, 0o022)
+    /// Returns the context of the first process, in `directory`, or in the root directory if it is not there.
+    pub fn new(directory: &[u8], umask: u32) -> Result<Arc<Self>, Errno> {
+        let (root, pin) = (super::root(), pin());
+        let found = path::find(&pin, &root, &root, directory, true).ok().and_then(|found| found.node);
+        let start = found.filter(|node| node.is_directory()).map_or(root.clone(), Cow::into_owned);
+        Self::with(root, start, umask)
     }
 
     /// Returns a copy that changes independently.

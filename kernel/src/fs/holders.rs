@@ -22,6 +22,11 @@ impl Holders {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
+    /// Returns whether the end is closed.
+    pub fn is_closed(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == CLOSED
+    }
+
     /// Counts one less. Returns whether it was the last, so that the end is closed.
     pub fn leave(&self) -> bool {
         // AcqRel: everything that the holders did with the end comes before its close.

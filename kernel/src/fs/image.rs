@@ -6,13 +6,14 @@ use core::fmt;
 use abi::Errno;
 use abi::cpio::{self, BadArchive, Entry};
 use abi::file::{NAME_MAX, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
+use percore::pin;
 
 use super::clean;
 use super::content::{Content, WriteAt};
 use super::memory_file::MemoryFile;
 use super::node::{Node, NodeRef, Volume};
 use super::page_cache::PageCache;
-use super::tree;
+use super::{path, tree};
 use crate::bytes::{copy_prefix, tail};
 use crate::mm::fallible;
 
@@ -122,19 +123,20 @@ fn add(archive: &'static [u8], root: &NodeRef, entry: &Entry<'static>, name: &[u
         if parts.peek().is_none() && entry.mode & S_IFMT != S_IFDIR {
             return add_leaf(archive, &directory, part, entry);
         }
-        directory = enter(&directory, part)?;
+        directory = enter(root, &directory, part)?;
     }
     directory.set_permissions(entry.mode);
     directory.set_changed(u64::from(entry.mtime) * 1_000_000_000);
     Ok(())
 }
 
-/// Returns the directory called `name` in `directory`, which is made if there is none.
-fn enter(directory: &NodeRef, name: &[u8]) -> Result<NodeRef, Errno> {
-    match directory.lookup(name) {
-        Ok(found) if found.is_directory() => Ok(found),
-        Ok(_) => Err(Errno::ENOTDIR),
-        Err(_) => {
+/// Returns the directory called `name` in `directory`, which is made if there is none. Links of the host are
+/// followed.
+fn enter(root: &NodeRef, directory: &NodeRef, name: &[u8]) -> Result<NodeRef, Errno> {
+    match path::find(&pin(), root, directory, name, true)?.node {
+        Some(found) if found.is_directory() => Ok(found.into_owned()),
+        Some(_) => Err(Errno::ENOTDIR),
+        None => {
             let made = into_static_if_fixed(Node::directory(directory.volume(), 0o755)?)?;
             tree::attach(directory, name, &made)?;
             Ok(made)
@@ -155,7 +157,7 @@ fn add_leaf(
         volume => Node::file(volume, entry.mode, ImageFile::new(data)?)?,
     };
     node.set_changed(u64::from(entry.mtime) * 1_000_000_000);
-    tree::attach(directory, name, &into_static_if_fixed(node)?)
+    tree::put(directory, name, &into_static_if_fixed(node)?)
 }
 
 /// Makes the node static unless it is in a writable volume, from which it may be removed.

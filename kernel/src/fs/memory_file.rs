@@ -23,6 +23,11 @@ impl MemoryFile {
         fallible::arc(PageCache::anonymous(0, is_sealable)).map(Self)
     }
 
+    /// Creates a file that begins as `under`, whose pages never change.
+    pub fn over(under: &Arc<PageCache>) -> Result<Self, Errno> {
+        fallible::arc(PageCache::over(under.clone())).map(Self)
+    }
+
     /// Creates a file that begins with `bytes`.
     pub fn with(bytes: &[u8]) -> Result<Self, Errno> {
         let file = Self::new()?;
@@ -39,7 +44,7 @@ impl Content for MemoryFile {
     }
 
     fn read(&self, at: u64, into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
-        Ok(self.0.read(at, into))
+        self.0.read(at, into)
     }
 
     fn write(&self, at: WriteAt, from: &[u8], _wait: bool) -> Result<usize, Errno> {

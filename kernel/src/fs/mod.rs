@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   /            the boot image's files, read in place, read-only       image
+//!                or the host's, with those in front, changed in memory  host
 //!   /tmp         files in memory                                        memory_file
 //!   /dev         null zero full random urandom stdin stdout stderr fd   dev, device
 //!   /proc, /sys  texts made when they are opened                        procfs, a room above
@@ -16,8 +17,10 @@
 //! | `open_file`, `fd_table` | an open file, a process's descriptors |
 //! | `fs_context` | the root, directory and umask of a process |
 //! | `buffers` | the program's buffers |
+//! | `host` | the host's files |
 //! | `folder`, `dev` | directories whose names are generated, `/dev` |
-//! | `pipe`, `console`, `readiness` | pipes, the serial ports, `poll` |
+//! | `pipe`, `socket`, `console`, `eventfd` | pipes, pairs of sockets, the serial ports, counters |
+//! | `readiness`, `epoll` | waits for several files |
 //! | `fail_alloc` | a device that makes allocations fail |
 //!
 //! Every allocation that a program can cause is bounded and can fail. No lock of this module is held while
@@ -32,12 +35,15 @@ pub mod content;
 mod dev;
 mod device;
 mod directory;
+pub mod epoll;
+pub mod eventfd;
 mod executable;
 mod fail_alloc;
 mod fd_table;
 pub mod folder;
 mod fs_context;
 mod holders;
+mod host;
 mod image;
 mod mapped;
 pub mod memory_file;
@@ -47,11 +53,14 @@ pub mod page_cache;
 pub mod path;
 pub mod pipe;
 pub mod readiness;
+pub mod socket;
 pub mod tree;
 
 use abi::Errno;
 use percore::pin;
 use sync::SetOnce;
+
+use crate::options;
 
 pub use budget::{Room, has_room, numbers as budget};
 pub use console::{input_arrived, on_input};
@@ -78,12 +87,19 @@ pub fn init(
     archive: &'static [u8],
     populate: impl FnOnce(&NodeRef) -> Result<(), BadImage>,
 ) -> Result<(), BadImage> {
-    let root = Node::directory(Volume::Image, 0o755)?.into_static()?;
+    budget::set_limit(crate::mm::frames::stats().total / 2);
+    let place = if options::get().host_files { Some(host::connect()?) } else { None };
+    let root = match &place {
+        Some(place) => Node::host_root(place)?.into_static()?,
+        None => Node::directory(Volume::Image, 0o755)?.into_static()?,
+    };
     root.set_parent(&root, b"/");
     dev::populate(&root)?;
     populate(&root)?;
-    tree::attach(&root, b"tmp", &Node::directory(Volume::Memory, 0o1777)?.into_static()?)?;
-    budget::set_limit(crate::mm::frames::stats().total / 2);
+    match &place {
+        Some(place) => place.set_node(&root),
+        None => tree::attach(&root, b"tmp", &Node::directory(Volume::Memory, 0o1777)?.into_static()?)?,
+    }
     image::unpack(archive, &root)?;
     tree::freeze(&root)?;
     FILES.set(Files { root, archive });

@@ -7,6 +7,7 @@ pub use names::Listed;
 pub use reference::{NodeRef, NodeWeak};
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -14,11 +15,12 @@ use abi::Errno;
 use abi::file::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Stat};
 use abi::time::Timespec;
 use percore::{AllCores, MAX_CORES};
-use sync::{CachePadded, FreezeLock, SpinLock};
+use sync::{CachePadded, FreezeLock, SetOnce, SpinLock};
 
 use super::content::Content;
 use super::directory::Entries;
 use super::folder::{self, Folder};
+use super::host::Place;
 use super::open_file::OpenFile;
 use super::page_cache::PAGE;
 use crate::arch;
@@ -43,8 +45,8 @@ pub enum Body {
     Directory(Box<Directory>),
     /// A directory whose names are generated when it is read.
     Folder(Box<dyn Folder>),
-    /// A symbolic link.
-    Link(Box<[u8]>),
+    /// A symbolic link. One of the host's has no target before it is settled.
+    Link(SetOnce<Box<[u8]>>),
     /// A name in `/proc/PID/fd`: a link that leads to an open file.
     Descriptor(StaticOrArc<OpenFile>),
     /// A file with contents.
@@ -83,6 +85,8 @@ pub struct Node {
     volume: Volume,
     ino: u64,
     body: Body,
+    /// The place on the host, if it is a file of the host's.
+    host: Option<Arc<Place>>,
     changed_ns: Line<AtomicU64>,
     links: Line<AtomicU32>,
 }
@@ -102,6 +106,16 @@ static NODES_MADE: AllCores<AtomicU64> =
 fn new_ino() -> u64 {
     let core = percore::pin().core();
     NODES_MADE.of(core).fetch_add(1, Ordering::Relaxed) * MAX_CORES as u64 + core.index() as u64 + 1
+}
+
+/// Returns the inode number of a file with number `ino` on the host: no other node has it.
+fn ino_of_host(ino: u64) -> u64 {
+    ino ^ 1 << 62
+}
+
+/// Returns where a symbolic link leads.
+pub fn target(link: &SetOnce<Box<[u8]>>) -> &[u8] {
+    link.get().map_or(&[], |target| target)
 }
 
 impl Node {
@@ -124,11 +138,46 @@ impl Node {
             volume,
             ino,
             body,
+            host: None,
         }
     }
 
     /// Creates a directory without names.
     pub fn directory(volume: Volume, permissions: u32) -> Result<NodeRef, Errno> {
+        Self::directory_with(|body| Self::with(new_ino(), volume, permissions, body, 2))
+    }
+
+    /// Creates the node of a directory of the host, whose number there is `ino`. The caller tells the place.
+    pub fn host_directory(ino: u64, place: &Arc<Place>) -> Result<NodeRef, Errno> {
+        Self::directory_with(|body| Self {
+            host: Some(place.clone()),
+            ..Self::with(ino_of_host(ino), Volume::Memory, 0, body, 2)
+        })
+    }
+
+    /// Creates the node of the host's root directory. Its names are its own until the place gets the node.
+    pub fn host_root(place: &Arc<Place>) -> Result<NodeRef, Errno> {
+        let root = Self::host_directory(0, place)?;
+        place.settle(&root)?;
+        Ok(root)
+    }
+
+    /// Creates the node of another file of the host, which is not settled yet.
+    pub fn of_host(ino: u64, body: Body, place: &Arc<Place>) -> Result<NodeRef, Errno> {
+        let node = Self::with(ino_of_host(ino), Volume::Memory, 0, body, 1);
+        fallible::arc(Self { host: Some(place.clone()), ..node }).map(NodeRef::Arc)
+    }
+
+    /// Creates a node that is as this one, a file with other contents. It has one name. If this one has
+    /// others, they are different files from then on, so it has another number.
+    pub fn with_contents(&self, content: Box<dyn Content>) -> Result<NodeRef, Errno> {
+        let ino = if self.links() > 1 { new_ino() } else { self.ino };
+        let node = Self::with(ino, self.volume, self.permissions(), Body::File(content), 1);
+        node.set_changed(self.changed_ns());
+        fallible::arc(node).map(NodeRef::Arc)
+    }
+
+    fn directory_with(make: impl FnOnce(Body) -> Self) -> Result<NodeRef, Errno> {
         let directory = fallible::boxed(Directory {
             names: Entries::new(arch::wall_ns())?,
             parent: CachePadded::new(FreezeLock::new(Parent {
@@ -138,13 +187,14 @@ impl Node {
             })),
             removed_from: SpinLock::new(None),
         })?;
-        RefcacheArc::new(Self::with(new_ino(), volume, permissions, Body::Directory(directory), 2))
-            .map(NodeRef::Refcache)
+        RefcacheArc::new(make(Body::Directory(directory))).map(NodeRef::Refcache)
     }
 
     /// Creates a symbolic link.
     pub fn link(volume: Volume, target: &[u8]) -> Result<NodeRef, Errno> {
-        Self::with_body(volume, 0o777, Body::Link(fallible::copied(target)?.into_boxed_slice()))
+        let link = SetOnce::new();
+        link.set(fallible::copied(target)?.into_boxed_slice());
+        Self::with_body(volume, 0o777, Body::Link(link))
     }
 
     /// Creates a file with these contents.
@@ -187,6 +237,23 @@ impl Node {
     /// Returns whether its contents, or its names, may change.
     pub fn is_writable(&self) -> bool {
         self.volume == Volume::Memory || !matches!(self.kind() & S_IFMT, S_IFDIR | S_IFREG | S_IFLNK)
+    }
+
+    /// Returns whether it is a file of the host.
+    pub fn is_of_host(&self) -> bool {
+        self.host.is_some()
+    }
+
+    /// Opens it, if that may fail later.
+    ///
+    /// # Errors
+    /// The host's, such as EACCES, EIO, ENOMEM.
+    pub fn prepare_open(&self) -> Result<(), Errno> {
+        match (&self.host, &self.body) {
+            (Some(place), Body::File(content)) if content.kind() == S_IFREG => place.open().map(drop),
+            (Some(_), Body::Directory(_)) => self.names().map(drop),
+            _ => Ok(()),
+        }
     }
 
     /// Returns its permission bits.
@@ -244,6 +311,11 @@ impl Node {
         }
     }
 
+    /// Sets the number of names, which the host knows.
+    pub fn set_links(&self, links: u32) {
+        self.links.0.store(links.max(1), Ordering::Relaxed);
+    }
+
     /// Sets the number of names to 0.
     pub fn forget_links(&self) {
         self.links.0.store(0, Ordering::Relaxed);
@@ -288,7 +360,7 @@ impl Node {
     fn size(&self) -> u64 {
         match &self.body {
             Body::File(content) => content.len(),
-            Body::Link(target) => target.len() as u64,
+            Body::Link(link) => target(link).len() as u64,
             Body::Directory(_) | Body::Folder(_) | Body::Descriptor(_) | Body::Generated(_) => 0,
         }
     }

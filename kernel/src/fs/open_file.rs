@@ -108,6 +108,11 @@ impl OpenFile {
         }
     }
 
+    /// Returns whether its last descriptor is gone, as far as its contents count them.
+    pub fn is_closed(&self) -> bool {
+        self.has_holders && self.node.content().and_then(Content::holders).is_some_and(Holders::is_closed)
+    }
+
     /// Returns the node that is open.
     pub fn node(&self) -> &NodeRef {
         &self.node

@@ -9,7 +9,7 @@
 //! | operation | lock |
 //! |---|---|
 //! | read, write below the end, fault | none: the tree is read, and grows, without a lock. A read [holds](crate::mm::read_refs) its page |
-//! | write beyond the end or to a sealable file, extension, [seal](seals) | `changing` |
+//! | write beyond the end, or to a sealable file or one that begins as another; extension, [seal](seals) | `changing` |
 //! | truncation, punching a hole, reserving room | noted under `changing`, done [without it](changing) |
 //!
 //! 1. Bytes beyond the end are garbage. An operation that raises the end first clears the bytes that it takes
@@ -21,6 +21,8 @@
 //! 3. A write below the end that runs at the same time as a truncation may lose any part of its bytes, or put
 //!    them beyond the end, where they are garbage.
 //! 4. `changing` is taken before any slot's lock, and never while one is held.
+//! 5. A page that begins as another file's is made with `changing` or the slot of a mapping locked. So it is
+//!    in the tree before a truncation removes pages, or it is made after the cover has ended and is zeroes.
 //!
 //! Pages of files in the tree count against the [budget](super::budget). Pages of the boot
 //! image do not, because they can be made again at any time. Pages of shared memory do not, because they go
@@ -32,6 +34,7 @@ mod holes;
 mod length;
 mod seals;
 
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use abi::Errno;
@@ -43,6 +46,7 @@ use vm::{Copies, FrameNum, PageNum};
 use self::changing::Changing;
 use self::seals::Seals;
 use super::content::WriteAt;
+use super::host::Place;
 use crate::bytes::{after, prefix, prefix_mut};
 use crate::mm::mappings::Mappings;
 use crate::mm::page_tree::{self, PageTree};
@@ -60,8 +64,28 @@ enum Kind {
     File,
     /// Parts of the boot image, limited by memory only.
     Image(&'static [u8]),
+    /// Those of a file of the host, limited by memory only.
+    Host(Arc<Place>),
+    /// Those of another file as long as they have not been changed here, within the budget of all files.
+    Over(Over),
     /// Zeroes, limited by memory only: the page belongs to programs.
     Anonymous,
+}
+
+/// The pages that a file begins with.
+struct Over {
+    /// The file that they are from, which never changes.
+    under: Arc<PageCache>,
+    /// The bytes that are from there: those up to the least length that the file has had. Relaxed: it changes
+    /// with `changing` locked, after the page in which it ends was made.
+    bytes: AtomicU64,
+}
+
+impl Over {
+    /// Returns whether `page` begins as the page of the file under this one.
+    fn covers(&self, page: u64) -> bool {
+        page < pages(self.bytes.load(Ordering::Relaxed))
+    }
 }
 
 /// The pages of a file, and its length.
@@ -122,6 +146,24 @@ impl PageCache {
         Self::with(Kind::Image(image), image.len() as u64, false)
     }
 
+    /// Creates the pages of the file of the host at `place`, whose length is not known yet.
+    pub fn of_host(place: Arc<Place>) -> Self {
+        Self::with(Kind::Host(place), 0, false)
+    }
+
+    /// Sets the length of a file of the host, before anything uses its pages.
+    pub fn set_host_len(&self, len: u64) {
+        if matches!(self.kind, Kind::Host(_)) {
+            self.len.store(len.min(MAX_LEN), Ordering::Release);
+        }
+    }
+
+    /// Creates the pages of a file that begins as `under`.
+    pub fn over(under: Arc<Self>) -> Self {
+        let len = under.len();
+        Self::with(Kind::Over(Over { under, bytes: AtomicU64::new(len) }), len, false)
+    }
+
     /// Creates shared memory of `len` bytes that has no file, or that is a file in no directory. Seals can be
     /// added if it is sealable.
     pub fn anonymous(len: u64, is_sealable: bool) -> Self {
@@ -129,7 +171,7 @@ impl PageCache {
     }
 
     fn with(kind: Kind, len: u64, is_sealable: bool) -> Self {
-        let past = if matches!(kind, Kind::File) { 0 } else { MAPPED | NAMELESS };
+        let past = if matches!(kind, Kind::File | Kind::Over(_)) { 0 } else { MAPPED | NAMELESS };
         Self {
             len: AtomicU64::new(len),
             changing: SpinLock::new(Changing::new(Seals::new(if is_sealable { 0 } else { F_SEAL_SEAL }))),
@@ -146,9 +188,15 @@ impl PageCache {
         }
     }
 
-    /// Returns whether a write must look at the seals. Only one to nameless memory reads the third line.
-    fn may_be_sealed(&self) -> bool {
-        matches!(self.kind, Kind::Anonymous) && self.is_sealable
+    /// Returns whether a write below the end takes `changing`: it must look at the seals, or the page that it
+    /// makes may begin as another file's, which a truncation ends. Only one to nameless memory reads the
+    /// third line.
+    fn locks_writes(&self) -> bool {
+        match &self.kind {
+            Kind::Anonymous => self.is_sealable,
+            Kind::Over(over) => over.covers(0),
+            _ => false,
+        }
     }
 
     /// Notes that the file is mapped.
@@ -241,7 +289,7 @@ impl PageCache {
     /// and `mine` returns the page at which its process may show a page of the file.
     ///
     /// # Errors
-    /// EFAULT if a page of the program's is missing.
+    /// EFAULT if a page of the program's is missing, EIO or ENOMEM if a page cannot be made.
     pub fn copy_out(
         &self,
         at: u64,
@@ -251,7 +299,7 @@ impl PageCache {
     ) -> Result<usize, Errno> {
         let mut done = 0;
         for (page, offset, bytes) in pieces(at, len) {
-            let (held, to) = (self.hold(page, &mine), to + done as u64);
+            let (held, to) = (self.hold(page, &mine)?, to + done as u64);
             // The end is read after the page is looked for: a truncation lowers it before it removes pages.
             let valid = self.len().saturating_sub(at + done as u64).min(bytes as u64) as usize;
             match held {
@@ -268,28 +316,55 @@ impl PageCache {
 
     /// Returns the frame of `page`, if it has one, and what keeps it.
     #[inline]
-    fn hold(&self, page: u64, mine: impl Fn(u64) -> Option<PageNum>) -> Option<(FrameNum, Hold)> {
+    fn hold(
+        &self,
+        page: u64,
+        mine: impl Fn(u64) -> Option<PageNum>,
+    ) -> Result<Option<(FrameNum, Hold)>, Errno> {
         let pin = pin();
-        let frame = self.pages.get(&pin, page)?;
-        Some((frame, Hold::take(pin, frame, mine(page))))
+        let frame = match self.pages.get(&pin, page) {
+            Some(frame) => frame,
+            None => match self.shown(&pin, page)? {
+                Some(frame) => frame,
+                None => return Ok(None),
+            },
+        };
+        Ok(Some((frame, Hold::take(pin, frame, mine(page)))))
+    }
+
+    /// Returns the frame that holds what a read finds in a page that is not in memory: none if that is
+    /// zeroes.
+    fn shown(&self, pin: &Pinned, page: u64) -> Result<Option<FrameNum>, Errno> {
+        match &self.kind {
+            Kind::Host(_) if page < pages(self.len()) => self.get_or_make(pin, page).map(Some),
+            Kind::Over(over) if over.covers(page) => over.under.get_or_make(pin, page).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Reads from `at` on into memory of the kernel, up to the end, and returns the number of bytes. That
     /// copy cannot sleep, so the pin keeps the pages.
-    pub fn read(&self, at: u64, into: &mut [u8]) -> usize {
+    ///
+    /// # Errors
+    /// EIO or ENOMEM if a page cannot be made.
+    pub fn read(&self, at: u64, into: &mut [u8]) -> Result<usize, Errno> {
         let pin = pin();
         let len = self.len().saturating_sub(at).min(into.len() as u64) as usize;
         let mut rest = prefix_mut(into, len as u64);
         for (page, offset, bytes) in pieces(at, len) {
             let (now, later) = rest.split_at_mut(bytes);
-            match self.pages.get(&pin, page) {
+            let frame = match self.pages.get(&pin, page) {
+                Some(frame) => Some(frame),
+                None => self.shown(&pin, page)?,
+            };
+            match frame {
                 Some(frame) => frame_io::read(frame, offset, now),
                 None => now.fill(0),
             }
             rest = later;
         }
         // A truncation lowers the end before it removes pages, whose bytes are zeroes then.
-        len.min(self.len().saturating_sub(at) as usize)
+        Ok(len.min(self.len().saturating_sub(at) as usize))
     }
 
     /// Writes as many bytes as there is room for, and returns their number.
@@ -300,7 +375,7 @@ impl PageCache {
     pub fn write(&self, at: WriteAt, from: &[u8]) -> Result<usize, Errno> {
         let end = self.len();
         match at {
-            WriteAt::Offset(at) if !self.may_be_sealed() && at.saturating_add(from.len() as u64) <= end => {
+            WriteAt::Offset(at) if !self.locks_writes() && at.saturating_add(from.len() as u64) <= end => {
                 self.put(at, from)
             }
             _ => self.write_locked(at, from),

@@ -16,7 +16,7 @@ use abi::Errno;
 use abi::file::{NAME_MAX, PATH_MAX};
 use percore::Pinned;
 
-use super::node::{Body, NodeRef};
+use super::node::{self, Body, NodeRef};
 use crate::bytes::after;
 use crate::mm::fallible;
 
@@ -125,7 +125,7 @@ impl<'a> Walk<'a> {
         }
         let node = self.look_up(name, last)?;
         match node.as_deref().map(|node| node.body()) {
-            Some(Body::Link(target)) if !last || slash || follow => self.follow(target, tail)?,
+            Some(Body::Link(link)) if !last || slash || follow => self.follow(node::target(link), tail)?,
             Some(Body::Descriptor(open)) if last && (slash || follow) => {
                 return found(&self.at, name, Some(Cow::Owned(open.node().clone())), slash);
             }

@@ -24,7 +24,8 @@ const PAGES: usize = 16;
 /// The bytes that a pipe holds.
 pub const CAPACITY: usize = PAGES * PAGE;
 
-struct Pipe {
+/// A pipe. Sockets that are connected have two.
+pub(super) struct Pipe {
     state: SpinLock<State>,
     /// Readers that wait for bytes or for the end of the writers.
     readers: WaitQueue,
@@ -43,10 +44,7 @@ struct State {
 
 /// Creates a pipe, and returns its read end and its write end.
 pub fn new() -> Result<[NodeRef; 2], Errno> {
-    let state =
-        State { pages: [const { None }; PAGES], read: 0, written: 0, has_reader: true, has_writer: true };
-    let pipe = Pipe { state: SpinLock::new(state), readers: WaitQueue::new(), writers: WaitQueue::new() };
-    let pipe = fallible::arc(pipe)?;
+    let pipe = Pipe::new()?;
     let reader = Node::file(Volume::System, 0o600, ReadEnd(pipe.clone(), Holders::new()))?;
     let writer = reader.other_end(WriteEnd(pipe, Holders::new()))?;
     Ok([reader, writer])
@@ -82,7 +80,7 @@ impl State {
 
     /// Puts all of `from` into the pipe. Returns `None` if there is no room yet.
     fn put(&mut self, from: &[u8]) -> Option<Result<usize, Errno>> {
-        if !self.has_reader {
+        if !self.has_reader || !self.has_writer {
             return Some(Err(Errno::EPIPE));
         }
         (self.room() >= from.len()).then(|| self.copy_in(from))
@@ -105,6 +103,7 @@ impl State {
         *end(self) = false;
         if !self.has_reader && !self.has_writer {
             self.pages = [const { None }; PAGES];
+            self.read = self.written;
         }
     }
 
@@ -122,12 +121,75 @@ fn place(byte: u64) -> (usize, usize) {
     (byte / PAGE % PAGES, byte % PAGE)
 }
 
-/// Calls `attempt`, and if it returns `None`, waits and calls it again if `wait` allows it.
-fn attempt<R>(queue: &WaitQueue, wait: bool, mut attempt: impl FnMut() -> Option<R>) -> Result<R, Errno> {
-    match attempt() {
-        Some(value) => Ok(value),
-        None if wait => queue.wait_until(attempt),
-        None => Err(Errno::EAGAIN),
+impl Pipe {
+    /// Creates an empty pipe with both ends open.
+    pub(super) fn new() -> Result<Arc<Self>, Errno> {
+        let state =
+            State { pages: [const { None }; PAGES], read: 0, written: 0, has_reader: true, has_writer: true };
+        fallible::arc(Self {
+            state: SpinLock::new(state),
+            readers: WaitQueue::new(),
+            writers: WaitQueue::new(),
+        })
+    }
+
+    pub(super) fn read(&self, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
+        let len = self.readers.attempt(wait, || self.state.lock().take(into))?;
+        self.writers.wake_all();
+        readiness::changed();
+        Ok(len)
+    }
+
+    pub(super) fn write(&self, from: &[u8], wait: bool) -> Result<usize, Errno> {
+        let len = self.writers.attempt(wait, || self.state.lock().put(from))??;
+        self.readers.wake_all();
+        readiness::changed();
+        Ok(len)
+    }
+
+    /// Returns whether bytes can be read, and whether no more will come.
+    pub(super) fn readable(&self) -> (bool, bool) {
+        let state = self.state.lock();
+        (state.waiting() > 0, !state.has_writer)
+    }
+
+    /// Returns whether a page can be written, and whether the reader is gone.
+    pub(super) fn writable(&self) -> (bool, bool) {
+        let state = self.state.lock();
+        (state.room() >= PAGE, !state.has_reader)
+    }
+
+    /// Returns the number of bytes that can be read.
+    pub(super) fn waiting(&self) -> u64 {
+        self.state.lock().waiting() as u64
+    }
+
+    /// Returns a number that changes when bytes or the end arrive.
+    pub(super) fn arrivals(&self) -> u64 {
+        let state = self.state.lock();
+        state.written + u64::from(!state.has_writer)
+    }
+
+    /// Returns a number that changes when room is made or the reader leaves.
+    pub(super) fn departures(&self) -> u64 {
+        let state = self.state.lock();
+        state.read + u64::from(!state.has_reader)
+    }
+
+    pub(super) fn close_reader(&self) {
+        self.state.lock().close(|state| &mut state.has_reader);
+        self.wake_both();
+    }
+
+    pub(super) fn close_writer(&self) {
+        self.state.lock().close(|state| &mut state.has_writer);
+        self.wake_both();
+    }
+
+    fn wake_both(&self) {
+        self.readers.wake_all();
+        self.writers.wake_all();
+        readiness::changed();
     }
 }
 
@@ -143,20 +205,20 @@ impl Content for ReadEnd {
     }
 
     fn read(&self, _at: u64, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
-        let len = attempt(&self.0.readers, wait, || self.0.state.lock().take(into))?;
-        self.0.writers.wake_all();
-        readiness::changed();
-        Ok(len)
+        self.0.read(into, wait)
     }
 
     fn ready(&self) -> i16 {
-        let state = self.0.state.lock();
-        let bytes = if state.waiting() > 0 { POLLIN | POLLRDNORM } else { 0 };
-        bytes | if state.has_writer { 0 } else { POLLHUP }
+        let (bytes, ended) = self.0.readable();
+        if_set(bytes, POLLIN | POLLRDNORM) | if_set(ended, POLLHUP)
+    }
+
+    fn changes(&self) -> Option<u64> {
+        Some(self.0.arrivals())
     }
 
     fn waiting(&self, _at: u64) -> u64 {
-        self.0.state.lock().waiting() as u64
+        self.0.waiting()
     }
 
     fn holders(&self) -> Option<&Holders> {
@@ -164,9 +226,7 @@ impl Content for ReadEnd {
     }
 
     fn closed(&self) {
-        self.0.state.lock().close(|state| &mut state.has_reader);
-        self.0.writers.wake_all();
-        readiness::changed();
+        self.0.close_reader();
     }
 }
 
@@ -182,20 +242,20 @@ impl Content for WriteEnd {
     }
 
     fn write(&self, _at: WriteAt, from: &[u8], wait: bool) -> Result<usize, Errno> {
-        let len = attempt(&self.0.writers, wait, || self.0.state.lock().put(from))??;
-        self.0.readers.wake_all();
-        readiness::changed();
-        Ok(len)
+        self.0.write(from, wait)
     }
 
     fn ready(&self) -> i16 {
-        let state = self.0.state.lock();
-        let room = if state.room() >= PAGE { POLLOUT | POLLWRNORM } else { 0 };
-        room | if state.has_reader { 0 } else { POLLERR }
+        let (room, ended) = self.0.writable();
+        if_set(room, POLLOUT | POLLWRNORM) | if_set(ended, POLLERR)
+    }
+
+    fn changes(&self) -> Option<u64> {
+        Some(self.0.departures())
     }
 
     fn waiting(&self, _at: u64) -> u64 {
-        self.0.state.lock().waiting() as u64
+        self.0.waiting()
     }
 
     fn holders(&self) -> Option<&Holders> {
@@ -203,8 +263,11 @@ impl Content for WriteEnd {
     }
 
     fn closed(&self) {
-        self.0.state.lock().close(|state| &mut state.has_writer);
-        self.0.readers.wake_all();
-        readiness::changed();
+        self.0.close_writer();
     }
+}
+
+/// Returns the events if the condition holds.
+pub(super) fn if_set(condition: bool, events: i16) -> i16 {
+    if condition { events } else { 0 }
 }

@@ -30,6 +30,7 @@ use percore::{AllCores, MAX_CORES, Pinned, pin};
 use rcu::Spare;
 use sync::{CachePadded, SpinGuard, SpinLock};
 
+use super::content::Content;
 use super::directory::{self, Change, Entry};
 use super::memory_file::MemoryFile;
 use super::node::{Node, NodeRef, Volume};
@@ -56,15 +57,34 @@ pub fn attach(directory: &NodeRef, name: &[u8], node: &NodeRef) -> Result<(), Er
     Ok(())
 }
 
+/// Gives `node`, which is no directory, a name in `directory`. A file of the host that has the name loses it.
+///
+/// # Errors
+/// As above, EEXIST if anything else has the name.
+pub fn put(directory: &NodeRef, name: &[u8], node: &NodeRef) -> Result<(), Errno> {
+    let pin = pin();
+    let mut names = directory.change(&pin, name)?;
+    match names.get(name) {
+        Some(old) if old.is_directory() || !old.is_of_host() => Err(Errno::EEXIST),
+        Some(_) => {
+            names.replace(name, directory::spare(name, node.clone())?);
+            Ok(())
+        }
+        None => names.insert(name, node.clone()),
+    }
+}
+
 /// Makes `directory` and everything below it immutable, except the volume in memory.
 pub fn freeze(directory: &NodeRef) -> Result<(), Errno> {
     let mut left = Vec::new();
     fallible::push(&mut left, directory.clone())?;
     while let Some(at) = left.pop() {
-        if at.volume() == Volume::Memory {
-            continue;
+        match at.volume() {
+            // The root is in memory if it is the host's.
+            Volume::Memory if !at.is(directory) => continue,
+            Volume::Memory => {}
+            _ => at.freeze(),
         }
-        at.freeze();
         let mut pushed = Ok(());
         if let Ok(names) = at.names() {
             names.after(0, &mut |_, entry| {
@@ -139,6 +159,24 @@ pub fn hard_link(node: &NodeRef, at: &Found<'_>) -> Result<(), Errno> {
     // Counted first, so that removing another name at the same time does not take the last link.
     node.add_link();
     attach(&at.parent, &at.name, node).inspect_err(|_| node.remove_link())
+}
+
+/// Returns the node that was found, or one that is as it and can be changed, which then has the name.
+///
+/// # Errors
+/// EROFS if it cannot be changed, ESTALE if the name leads elsewhere by now: the caller looks again. ENOMEM.
+pub fn writable(at: &Found<'_>) -> Result<NodeRef, Errno> {
+    let node = at.existing()?;
+    node.must_be_writable()?;
+    let Some(content) = node.content().and_then(Content::changeable) else { return Ok(node.clone()) };
+    let (new, pin) = (node.with_contents(content?)?, pin());
+    let mut names = at.parent.change(&pin, &at.name)?;
+    if !names.get(&at.name).is_some_and(|named| named.is(node)) {
+        return Err(Errno::ESTALE);
+    }
+    names.replace(&at.name, directory::spare(&at.name, new.clone())?);
+    node.remove_link();
+    Ok(new)
 }
 
 /// Removes the name of a file that is no directory.
@@ -220,7 +258,10 @@ fn retire(directory: &NodeRef) -> Result<(), Errno> {
 /// Moves the name `from` to `to`, and replaces the node called `to` in the same instant.
 pub fn rename(from: &Found<'_>, to: &Found<'_>, flags: u32) -> Result<(), Errno> {
     let node = from.existing()?;
-    if from.is_special() || to.is_special() {
+    // `/dev` and the like are on volumes of their own.
+    let is_mounted =
+        |at: &Found<'_>| at.node.as_ref().is_some_and(|node| node.volume() != at.parent.volume());
+    if from.is_special() || to.is_special() || is_mounted(from) || is_mounted(to) {
         return Err(Errno::EBUSY);
     }
     if from.parent.volume() != to.parent.volume() {

@@ -15,6 +15,7 @@ use sync::atomic::Ordering;
 
 use super::arguments::Strings;
 use super::load::load;
+use super::reclaim::retry;
 use super::script::{HEAD, Script};
 use super::thread::{NAME_BYTES, NewThread, Shared, leave_memory};
 use crate::arch::{FpuState, TrapFrame};
@@ -64,7 +65,8 @@ fn find_program(
     let mut name = fallible::copied(name)?;
     for _ in 0..=DEEPEST {
         let mut head = [0; HEAD];
-        let read = file.content()?.read(0, &mut head, false)?;
+        let content = file.content()?;
+        let read = retry(|| content.read(0, &mut head, false))?;
         let Some(script) = Script::parse(prefix(&head, read as u64))? else { return Ok((file, strings)) };
         match script.argument {
             Some(argument) => strings.replace_first(&[script.interpreter, argument, &name])?,

@@ -64,7 +64,7 @@ pub fn read_in(
 pub fn read_exactly(file: &dyn Content, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
     let mut done = 0;
     while done < into.len() {
-        match file.read(offset + done as u64, after_mut(into, done), false)? {
+        match retry(|| file.read(offset + done as u64, after_mut(into, done), false))? {
             0 => return Err(Errno::EIO),
             read => done += read,
         }

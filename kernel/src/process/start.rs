@@ -1,6 +1,9 @@
 //! Starting the first program.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+use abi::Errno;
 
 use percore::CoreSet;
 use sync::SpinLock;
@@ -15,6 +18,14 @@ use crate::arch::{self, FpuState, TrapFrame};
 use crate::fs::{self, FdTable, FsContext};
 use crate::mm::fallible;
 use crate::sched;
+
+/// Returns the directory and the umask that the boot image names, or those of a process that chose none.
+fn context() -> Result<Arc<FsContext>, Errno> {
+    let text = |name| fs::boot_file(name).unwrap_or_default();
+    let umask =
+        str::from_utf8(text(".radixvm/umask")).ok().and_then(|text| u32::from_str_radix(text, 8).ok());
+    FsContext::new(text(".radixvm/directory"), umask.unwrap_or(0o022) & 0o777)
+}
 
 /// Starts the program that the boot image names. This core must be in the epochs, and files and address
 /// spaces must work.
@@ -47,7 +58,7 @@ pub fn start_first() -> Result<(), LoadError> {
     })?;
     let main = NewThread {
         number: None,
-        shared: Shared { memory: loaded.memory, files: FdTable::new_stdio()?, fs: FsContext::new()? },
+        shared: Shared { memory: loaded.memory, files: FdTable::new_stdio()?, fs: context()? },
         name: name_of(path),
         frame: TrapFrame::user(loaded.entry, loaded.sp),
         fpu: fallible::boxed(FpuState::new())?,

@@ -36,7 +36,19 @@ impl WaitQueue {
         Ok(value.expect("without a deadline there is a value"))
     }
 
-    /// Does the same with a deadline (nanoseconds since boot), after which it returns `None`.
+    /// Calls `attempt`, and if it returns `None`, waits and calls it again if `wait` allows it.
+    ///
+    /// # Errors
+    /// EAGAIN if it does not, EINTR as above.
+    pub fn attempt<R>(&self, wait: bool, mut attempt: impl FnMut() -> Option<R>) -> Result<R, Errno> {
+        match attempt() {
+            Some(value) => Ok(value),
+            None if wait => self.wait_until(attempt),
+            None => Err(Errno::EAGAIN),
+        }
+    }
+
+    /// Does the same as `wait_until` with a deadline (nanoseconds since boot), after which it returns `None`.
     ///
     /// # Errors
     /// EINTR as above, ENOMEM if there is no memory for a timer.

@@ -1,9 +1,11 @@
 //! The handlers by their Linux names, for the dispatch table.
 
+pub use super::attributes::*;
 pub use super::clock::*;
 pub use super::clone::*;
 pub use super::copies::*;
 pub use super::descriptors::*;
+pub use super::epoll::*;
 pub use super::exec::*;
 pub use super::exit::*;
 pub use super::futex::*;
@@ -25,7 +27,9 @@ pub use super::process_vm::*;
 pub use super::ranges::*;
 pub use super::residence::*;
 pub use super::scheduling::*;
+pub use super::select::*;
 pub use super::signals::*;
+pub use super::sockets::*;
 pub use super::stat::*;
 pub use super::threads::*;
 pub use super::usage::*;

@@ -98,3 +98,51 @@ pub fn getresgid(call: &mut Call<'_>) -> Outcome {
 pub fn getgroups(call: &mut Call<'_>) -> Outcome {
     if call.int(0) < 0 { Err(Errno::EINVAL) } else { Ok(0) }
 }
+
+/// Returns 0 if the first `count` arguments are root's number, or say that a number stays.
+///
+/// # Errors
+/// EPERM: all processes are root's and stay so.
+fn stays_root(call: &Call<'_>, count: usize) -> Outcome {
+    let is_root = |index| matches!(call.arg(index) as u32, 0 | u32::MAX);
+    if (0..count).all(is_root) { Ok(0) } else { Err(Errno::EPERM) }
+}
+
+/// Sets the user of the process.
+pub fn setuid(call: &mut Call<'_>) -> Outcome {
+    if call.arg(0) as u32 == u32::MAX { Err(Errno::EINVAL) } else { stays_root(call, 1) }
+}
+
+/// Sets the group of the process.
+pub fn setgid(call: &mut Call<'_>) -> Outcome {
+    setuid(call)
+}
+
+/// Sets the real and the effective user.
+pub fn setreuid(call: &mut Call<'_>) -> Outcome {
+    stays_root(call, 2)
+}
+
+/// Sets the real and the effective group.
+pub fn setregid(call: &mut Call<'_>) -> Outcome {
+    stays_root(call, 2)
+}
+
+/// Sets the real, the effective and the saved user.
+pub fn setresuid(call: &mut Call<'_>) -> Outcome {
+    stays_root(call, 3)
+}
+
+/// Sets the real, the effective and the saved group.
+pub fn setresgid(call: &mut Call<'_>) -> Outcome {
+    stays_root(call, 3)
+}
+
+/// Sets the further groups, of which there are none.
+pub fn setgroups(call: &mut Call<'_>) -> Outcome {
+    match call.int(0) {
+        0 => Ok(0),
+        1..=65_536 => Err(Errno::EPERM),
+        _ => Err(Errno::EINVAL),
+    }
+}

@@ -8,11 +8,13 @@
 //! interrupts on, may sleep, and holds no counted reference when it ends the thread.
 #![deny(unsafe_code, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
+mod attributes;
 mod calls;
 mod clock;
 mod clone;
 mod copies;
 mod descriptors;
+mod epoll;
 mod exec;
 mod exit;
 mod file_args;
@@ -36,7 +38,9 @@ mod process_vm;
 mod ranges;
 mod residence;
 mod scheduling;
+mod select;
 mod signals;
+mod sockets;
 mod stat;
 mod threads;
 mod transfer;

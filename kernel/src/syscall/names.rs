@@ -8,7 +8,7 @@ use percore::pin;
 
 use super::{Call, Outcome};
 use crate::bytes::prefix;
-use crate::fs::node::{Body, Node};
+use crate::fs::node::{self, Body, Node};
 use crate::fs::path::{self, Found};
 use crate::fs::tree;
 use crate::mm::{fallible, user};
@@ -127,7 +127,7 @@ pub fn readlinkat(call: &mut Call<'_>) -> Outcome {
 fn target(node: &Node, size: i32) -> Result<Vec<u8>, Errno> {
     let size = usize::try_from(size).ok().filter(|&size| size > 0).ok_or(Errno::EINVAL)?;
     match node.body() {
-        Body::Link(target) => fallible::copied(prefix(target, size as u64)),
+        Body::Link(link) => fallible::copied(prefix(node::target(link), size as u64)),
         Body::Descriptor(open) => {
             let mut path = open.path()?;
             path.truncate(size);

@@ -38,10 +38,15 @@ fn open_from(call: &Call<'_>, directory: i32, path: usize, flags: u32, mode: u32
         let found = call.find_from(directory, &path, &pin, follows(flags))?;
         match node_for(&found, flags, mode) {
             Err(Errno::EEXIST) if flags & O_EXCL == 0 => {}
+            // Another thread has given the name to another file.
+            Err(Errno::ESTALE) => {}
             outcome => break (outcome?, found.into_place()),
         }
     };
     permit(&node, flags)?;
+    if flags & O_PATH == 0 {
+        node.prepare_open()?;
+    }
     if flags & O_TRUNC != 0 && wants_to_write(flags) {
         empty(&node)?;
     }
@@ -65,6 +70,11 @@ fn node_for(found: &Found<'_>, flags: u32, mode: u32) -> Result<NodeRef, Errno> 
     match found.node.as_deref() {
         Some(node) if flags & O_TMPFILE == O_TMPFILE => nameless(node, flags, mode),
         Some(_) if flags & (O_CREAT | O_EXCL | O_PATH) == O_CREAT | O_EXCL => Err(Errno::EEXIST),
+        Some(node) if wants_to_write(flags) && node.kind() == S_IFREG => {
+            permit(node, flags)?;
+            node.prepare_open()?;
+            tree::writable(found)
+        }
         Some(node) => Ok(node.clone()),
         None if flags & (O_CREAT | O_PATH) == O_CREAT => tree::make_file(found, mode),
         None => Err(Errno::ENOENT),
@@ -86,7 +96,6 @@ fn permit(node: &Node, flags: u32) -> Result<(), Errno> {
         S_IFDIR => Ok(()),
         _ if flags & O_DIRECTORY != 0 && flags & O_TMPFILE != O_TMPFILE => Err(Errno::ENOTDIR),
         S_IFLNK if flags & O_PATH == 0 => Err(Errno::ELOOP),
-        S_IFREG if wants_to_write(flags) => node.must_be_writable(),
         _ => Ok(()),
     }
 }

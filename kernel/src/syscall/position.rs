@@ -6,7 +6,9 @@ use percore::pin;
 
 use super::{Call, Outcome};
 use crate::fs::content::Content;
-use crate::fs::node::Node;
+use crate::fs::node::{Node, NodeRef};
+use crate::fs::tree;
+use crate::process::retry;
 
 pub fn lseek(call: &mut Call<'_>) -> Outcome {
     let file = call.file(0)?;
@@ -57,12 +59,24 @@ pub fn ftruncate(call: &mut Call<'_>) -> Outcome {
 
 pub fn truncate(call: &mut Call<'_>) -> Outcome {
     // Counted, because a long file is truncated in pieces.
-    let node = call.find(&call.path(0)?, &pin(), true)?.existing()?.clone();
-    if node.is_directory() {
-        return Err(Errno::EISDIR);
-    }
-    node.must_be_writable()?;
+    let path = call.path(0)?;
+    let node = loop {
+        match writable(call, &path) {
+            // Another thread has given the name to another file.
+            Err(Errno::ESTALE) => {}
+            node => break node?,
+        }
+    };
     set_len(&node, call.arg(1))
+}
+
+fn writable(call: &Call<'_>, path: &[u8]) -> Result<NodeRef, Errno> {
+    let pin = pin();
+    let found = call.find(path, &pin, true)?;
+    match found.existing()? {
+        node if node.is_directory() => Err(Errno::EISDIR),
+        node => node.prepare_open().and_then(|()| tree::writable(&found)),
+    }
 }
 
 fn set_len(node: &Node, len: u64) -> Outcome {
@@ -70,7 +84,7 @@ fn set_len(node: &Node, len: u64) -> Outcome {
     if len > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
-    content.set_len(len)?;
+    retry(|| content.set_len(len))?;
     node.touch();
     Ok(0)
 }

@@ -36,9 +36,7 @@ pub fn read(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<us
             let at = bounded(at, buffers)?;
             in_pieces(buffers, |buffers, done| fill(content, at + done as u64, buffers, true))
         }
-        Offset::Current if content.is_stream() => {
-            in_pieces(buffers, |buffers, done| take(content, buffers, file.may_wait() && done == 0))
-        }
+        Offset::Current if content.is_stream() => receive(file, buffers, file.may_wait()),
         Offset::Current => {
             at_position(file, buffers, Access::Write, |at, buffers| fill(content, at, buffers, true))
         }
@@ -61,7 +59,7 @@ pub fn write(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<u
     let content = file.writable()?;
     let done = match offset {
         _ if content.is_stream() => {
-            return in_pieces(buffers, |buffers, _| drain(content, WriteAt::End, buffers, file.may_wait()));
+            return send(file, buffers, file.may_wait());
         }
         _ if file.appends() => append(file, content, buffers, offset)?,
         Offset::At(at) => {
@@ -74,6 +72,18 @@ pub fn write(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<u
     };
     file.node().touch();
     Ok(done)
+}
+
+/// Reads from a stream, and waits for bytes if it may.
+pub fn receive(file: &OpenFile, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
+    let content = file.readable()?;
+    in_pieces(buffers, |buffers, done| take(content, buffers, wait && done == 0))
+}
+
+/// Writes to a stream, and waits for room if it may.
+pub fn send(file: &OpenFile, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
+    let content = file.writable()?;
+    in_pieces(buffers, |buffers, _| drain(content, WriteAt::End, buffers, wait))
 }
 
 /// Calls `transfer` with the file's position, and moves the position by the bytes transferred.
@@ -171,7 +181,8 @@ pub fn copy(
     let (mut done, mut room) = (0, Room::default());
     while done < len {
         let want = bounce.len().min(len - done);
-        let got = source.read(at.saturating_add(done as u64), prefix_mut(&mut bounce, want as u64), false);
+        let from = at.saturating_add(done as u64);
+        let got = retry(|| source.read(from, prefix_mut(&mut bounce, want as u64), false));
         match got.and_then(|got| retry(|| sink.write(advanced(to, done), prefix(&bounce, got as u64), wait)))
         {
             Ok(put) if put == want => (done, room) = (done + put, Room::default()),
@@ -261,7 +272,7 @@ fn shown_at(pages: &PageCache, page: u64) -> Option<PageNum> {
 #[cold]
 fn copy_by_buffer(pages: &PageCache, at: u64, to: IoVec) -> Result<usize, Errno> {
     let mut buffer = bounce(to.base, to.len as usize)?;
-    let len = pages.read(at, &mut buffer);
+    let len = pages.read(at, &mut buffer)?;
     user::copy_out(to.base, prefix(&buffer, len as u64))?;
     Ok(len)
 }

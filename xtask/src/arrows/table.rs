@@ -55,7 +55,7 @@ const KERNEL: Unit = Unit {
             what: "frames, the heap, epochs, address spaces, mappings of files",
         },
         Room { name: "sched", paths: &["sched"], what: "tasks, run queues, timers, sleeping" },
-        Room { name: "fs", paths: &["fs"], what: "files, folders, pipes, descriptors" },
+        Room { name: "fs", paths: &["fs"], what: "files, folders, pipes, descriptors, the host's files" },
         Room {
             name: "process",
             paths: &["process"],

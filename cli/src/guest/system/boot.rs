@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use abi::config::{COMPRESS, Choice, Huge};
+use abi::config::{COMPRESS, Choice, HOST_FILES, Huge};
 use anyhow::{Result, bail, ensure};
 
 use super::System;
@@ -14,7 +14,7 @@ use crate::guest::boot_clock;
 use crate::guest::channels::Sink;
 use crate::guest::disk;
 use crate::guest::file_arg::FileArg;
-use crate::guest::image::Tree;
+use crate::guest::image::{self, Tree};
 use crate::guest::linux;
 use crate::guest::qemu::{Accel, Machine};
 use crate::guest::session::{Farewell, Plan};
@@ -31,17 +31,22 @@ pub struct Job {
     pub envp: Vec<OsString>,
     /// Its files.
     pub files: Vec<FileArg>,
+    /// Set if the guest's tree of names is the host's. Our kernel only.
+    pub host_files: bool,
 }
 
 impl Job {
     /// Returns a job for a program with its own name and without files.
     pub fn new(program: Program, arguments: impl IntoIterator<Item = OsString>) -> Self {
         let argv = [OsString::from(program.name())].into_iter().chain(arguments).collect();
-        Job { program, argv, envp: environment([]), files: Vec::new() }
+        Job { program, argv, envp: environment([]), files: Vec::new(), host_files: false }
     }
 
     /// Returns the program's path in the guest.
     pub fn place(&self) -> String {
+        if self.host_files {
+            return self.program.path.display().to_string();
+        }
         format!("/bin/{}", self.program.name())
     }
 }
@@ -49,8 +54,24 @@ impl Job {
 /// Returns the environment of a program: the defaults, replaced and extended by `given`.
 pub fn environment(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let defaults = ["PATH=/bin:/usr/bin", "HOME=/tmp", "PWD=/"].map(OsString::from);
+    merged(defaults.into_iter().chain(given))
+}
+
+/// Returns the environment of a program that sees the host's files: this command's own, replaced and extended
+/// by `given`.
+pub fn host_environment(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let own = std::env::vars_os().map(|(mut setting, value)| {
+        setting.push("=");
+        setting.push(value);
+        setting
+    });
+    merged(own.chain(given))
+}
+
+/// Returns the settings. Of several with one name the last counts.
+fn merged(all: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut settings: Vec<OsString> = Vec::new();
-    for setting in defaults.into_iter().chain(given) {
+    for setting in all {
         settings.retain(|old| name(old) != name(&setting));
         settings.push(setting);
     }
@@ -94,9 +115,10 @@ pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<P
     Ok(Plan {
         machine: machine(system, size),
         kernel: kernel(system)?,
-        command_line: command_line(system),
+        command_line: command_line(system) + &host_files(system, job)?,
         image,
         disk,
+        host_files: job.host_files,
         stdout: streams.stdout,
         stderr: streams.stderr,
         stdin: streams.stdin,
@@ -122,8 +144,9 @@ fn check_memory(system: System, memory: u64) -> Result<()> {
 }
 
 /// The CPU model of stock Linux, and of either kernel when instructions are counted. It leaves out the
-/// x2APIC, which QEMU has from version 9 on, because the meter does not see its interrupts.
-pub const CPU_MODEL: &str = "max,-hypervisor,-erms,-fsrm,-x2apic";
+/// x2APIC, which QEMU has from version 9 on, because the meter does not see its interrupts. The family is
+/// that of QEMU 7.2: with the family of newer ones Linux clears pages by a loop, not by a string instruction.
+pub const CPU_MODEL: &str = "max,family=15,model=107,stepping=1,-hypervisor,-erms,-fsrm,-x2apic";
 
 fn machine(system: System, Size { cpus, memory, accel }: Size) -> Machine {
     let cpu_model = match (system, accel) {
@@ -176,6 +199,19 @@ pub fn compress(system: System) -> Result<String> {
     }
 }
 
+/// Returns the option for the host's files on a kernel's command line, after a space, if the job needs it.
+///
+/// # Errors
+/// If the system cannot read them.
+fn host_files(system: System, job: &Job) -> Result<String> {
+    ensure!(
+        !job.host_files || system != System::Linux,
+        "{}: the guest with stock Linux does not see this machine's files: a static program, its files by --file",
+        job.program.path.display()
+    );
+    Ok(if job.host_files { format!(" {HOST_FILES}") } else { String::new() })
+}
+
 /// Returns the boot image, and a disk if the files would leave stock Linux too little memory, because it
 /// keeps what it unpacks.
 fn image(system: System, job: &Job, memory: u64) -> Result<(Vec<u8>, Option<File>)> {
@@ -189,7 +225,12 @@ fn image(system: System, job: &Job, memory: u64) -> Result<(Vec<u8>, Option<File
     let is_large = system == System::Linux && tree.bytes() > memory / SHARE;
     let disk = is_large.then(|| disk::take(&mut tree)).transpose()?;
     let place = job.place();
-    tree.file(place.trim_start_matches('/'), 0o755, job.program.bytes.clone())?;
+    if job.host_files {
+        image::refuse_guests_own(&job.program.path)?;
+        tree.like_here()?;
+    } else {
+        tree.file(place.trim_start_matches('/'), 0o755, job.program.bytes.clone())?;
+    }
     tree.command(&place, &job.argv, &job.envp)?;
     match system {
         System::Radixvm(..) => tree.seed()?,

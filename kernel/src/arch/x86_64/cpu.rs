@@ -68,6 +68,26 @@ pub unsafe fn out8(port: u16, value: u8) {
     unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nostack)) };
 }
 
+/// Reads four bytes from an I/O port.
+///
+/// # Safety
+/// As for [`in8`].
+pub unsafe fn in32(port: u16) -> u32 {
+    let value: u32;
+    // SAFETY: the caller's promise.
+    unsafe { asm!("in eax, dx", in("dx") port, out("eax") value, options(nostack)) };
+    value
+}
+
+/// Writes four bytes to an I/O port.
+///
+/// # Safety
+/// As for [`out8`].
+pub unsafe fn out32(port: u16, value: u32) {
+    // SAFETY: the caller's promise.
+    unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nostack)) };
+}
+
 /// Reads CR2, the address of the last page fault.
 #[inline(always)]
 pub fn cr2() -> u64 {

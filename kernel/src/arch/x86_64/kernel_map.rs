@@ -97,13 +97,22 @@ fn map_physical(page: Page, new_table: NewTable<'_>) {
 /// may leave its tables where there is no memory. Called only while this core is alone and no program has a
 /// table. Returns false if the page cannot be mapped.
 pub fn show(pin: &Pinned, phys: u64) -> bool {
+    show_with(pin, phys, 0)
+}
+
+/// Does the same for the registers of a device, which can be written.
+pub fn show_device(pin: &Pinned, phys: u64) -> bool {
+    show_with(pin, phys, bits::WRITE)
+}
+
+fn show_with(pin: &Pinned, phys: u64, write: u64) -> bool {
     let width = cpuid_if_known(0x8000_0008, 0).eax & 0xff;
     let exists = phys < STACKS - PHYSMAP && phys.checked_shr(width) == Some(0);
     let at = exists.then_some(PHYSMAP + (phys & !(MIB_2 - 1)));
     let shown = at.and_then(|at| {
         let place = place(at, 1, &mut || alloc_table(pin))?;
         if place.load(Ordering::Relaxed) == 0 {
-            set(place, (at - PHYSMAP) | bits::LARGE | bits::DEVICE | bits::NO_EXECUTE);
+            set(place, (at - PHYSMAP) | bits::LARGE | bits::DEVICE | write | bits::NO_EXECUTE);
         }
         Some(())
     });

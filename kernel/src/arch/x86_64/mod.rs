@@ -23,6 +23,7 @@ mod ipi;
 mod kernel_map;
 pub mod marker;
 mod page_table;
+mod pci;
 mod pcid;
 mod per_core_tables;
 mod percpu;
@@ -42,6 +43,7 @@ mod traps;
 pub mod uart;
 mod user_access;
 pub mod user_copy;
+mod virtio_9p;
 mod wait;
 
 pub use above::{Boot, Handlers, KernelFrames, Running};
@@ -65,6 +67,7 @@ pub use space_tables::SpaceTables;
 pub use stack::give_back as give_back_stacks;
 pub use time::{now_ns, set_timer, wall_ns};
 pub use user_access::{fs_base, set_fs_base};
+pub use virtio_9p::{ANSWER_BYTES, Channel};
 
 use core::fmt;
 

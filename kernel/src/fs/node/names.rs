@@ -6,7 +6,7 @@ use abi::Errno;
 use abi::file::S_IFDIR;
 use percore::{Pinned, pin};
 
-use super::{Body, Node, NodeRef, Parent};
+use super::{Body, Directory, Node, NodeRef, Parent};
 use crate::fs::directory::{Change, Entries, hash_of};
 use crate::fs::path::At;
 
@@ -29,10 +29,19 @@ impl Node {
     /// ENOTDIR unless it is a directory, EROFS for those of `/proc`, which are generated.
     pub fn names(&self) -> Result<&Entries, Errno> {
         match &self.body {
-            Body::Directory(directory) => Ok(&directory.names),
+            Body::Directory(directory) => self.listed(directory),
             Body::Folder(_) => Err(Errno::EROFS),
             _ => Err(Errno::ENOTDIR),
         }
+    }
+
+    /// Returns the names in `directory`, its own, with those on the host if there are any.
+    #[inline]
+    fn listed<'a>(&self, directory: &'a Directory) -> Result<&'a Entries, Errno> {
+        if let Some(place) = &self.host {
+            place.list(&directory.names)?;
+        }
+        Ok(&directory.names)
     }
 
     /// Locks a name in it for a change.
@@ -95,11 +104,23 @@ impl Node {
     fn entry<'a>(&'a self, pin: &'a Pinned, name: &[u8]) -> Result<At<'a>, Errno> {
         match &self.body {
             Body::Directory(directory) => {
-                directory.names.peek(pin, name).map(Cow::Borrowed).ok_or(Errno::ENOENT)
+                let names = self.listed(directory)?;
+                let found = names.peek(pin, name).ok_or(Errno::ENOENT)?;
+                found.settle().inspect_err(|&error| forget(names, pin, name, found, error))?;
+                Ok(Cow::Borrowed(found))
             }
             Body::Folder(folder) => folder.lookup(name).map(Cow::Owned),
             _ => Err(Errno::ENOTDIR),
         }
+    }
+
+    /// Sets what is only known to the host, so that the node can be used.
+    ///
+    /// # Errors
+    /// Those of [`Place::settle`](crate::fs::host::Place::settle).
+    #[inline]
+    fn settle(&self) -> Result<(), Errno> {
+        self.host.as_ref().map_or(Ok(()), |place| place.settle(self))
     }
 
     /// Passes the names after `position` to `show` until that returns false.
@@ -118,6 +139,17 @@ impl Node {
             }),
         }
         Ok(())
+    }
+}
+
+/// Removes a name if the `error` says that the host has removed the file before anything was known of it.
+#[cold]
+fn forget(names: &Entries, pin: &Pinned, name: &[u8], node: &NodeRef, error: Errno) {
+    if error == Errno::ENOENT
+        && let Ok(mut change) = names.change(pin, name)
+        && change.get(name).is_some_and(|named| named.is(node))
+    {
+        change.remove(name);
     }
 }
 

@@ -8,11 +8,12 @@ use abi::Errno;
 use percore::{Pinned, pin};
 use vm::{BackingNum, Copies, FrameNum, PageRange};
 
-use super::{Kind, MAPPED, NAMELESS, PAGE, PageCache, REMOVED_MAPPED};
+use super::{Kind, MAPPED, NAMELESS, PAGE, PageCache, REMOVED_MAPPED, pages};
 use crate::bytes::prefix;
 use crate::bytes::tail;
 use crate::counters::{self, Counter};
 use crate::fs::budget;
+use crate::fs::host::Place;
 use crate::mm::fallible;
 use crate::mm::page_tree::PageTree;
 use crate::mm::remains::{self, Remains};
@@ -24,6 +25,8 @@ use crate::sched;
 const NODES: usize = 4;
 /// The words of the tree that are looked at between two pauses.
 pub(super) const PIECE: u64 = 2048;
+/// The most pages that one request to the host reads.
+const AHEAD: u64 = 16;
 
 impl PageCache {
     /// Returns the frame of `page`, made if there is none.
@@ -38,7 +41,36 @@ impl PageCache {
     /// Makes the frame of `page`, and returns it or the one that another core made first.
     #[cold]
     fn make(&self, pin: &Pinned, page: u64) -> Result<FrameNum, Errno> {
-        let new = self.new_frame(pin, page)?;
+        match &self.kind {
+            Kind::Host(place) => self.fetch(pin, page, place),
+            _ => self.put_new(pin, page, self.new_frame(pin, page)?),
+        }
+    }
+
+    /// Reads `page` from the host, and the pages after it that are missing, and returns the frame of the
+    /// first.
+    fn fetch(&self, pin: &Pinned, page: u64, place: &Place) -> Result<FrameNum, Errno> {
+        let (end, mut first) = (pages(self.len()), None);
+        let wanted = (page..end.min(page + AHEAD)).take_while(|&page| self.pages.get(pin, page).is_none());
+        let most = wanted.count().max(1) as u64;
+        let read = place.read_pages(page, most, |page, bytes| {
+            // The host's file may be longer by now.
+            let bytes = prefix(bytes, self.len().saturating_sub(page * PAGE as u64));
+            let frame = self.put_new(pin, page, self.frame_with(pin, bytes)?)?;
+            first.get_or_insert(frame);
+            Ok(())
+        });
+        match (first, read) {
+            // The further pages were not asked for, so that one of them could not be made is no error.
+            (Some(frame), _) => Ok(frame),
+            (None, Err(error)) => Err(error),
+            // The file is shorter by now.
+            (None, Ok(())) => self.put_new(pin, page, self.frame_with(pin, &[])?),
+        }
+    }
+
+    /// Puts a new frame into the tree, and returns it or the one that another core put there first.
+    fn put_new(&self, pin: &Pinned, page: u64, new: FrameNum) -> Result<FrameNum, Errno> {
         let put = self.pages.put(pin, page, new).map_err(|_| Errno::ENOMEM);
         if put != Ok(new) {
             // No other core has seen it, so it needs no epochs.
@@ -49,19 +81,37 @@ impl PageCache {
     }
 
     fn new_frame(&self, pin: &Pinned, page: u64) -> Result<FrameNum, Errno> {
-        if matches!(self.kind, Kind::Image(_)) && frames::is_low() {
+        match &self.kind {
+            Kind::Image(image) => self.frame_with(pin, prefix(tail(image, page * PAGE as u64), PAGE as u64)),
+            Kind::Over(over) if over.covers(page) => {
+                let from = over.under.get_or_make(pin, page)?;
+                self.new_frame_by(pin, || frames::alloc_copy(pin, from))
+            }
+            _ => self.frame_with(pin, &[]),
+        }
+    }
+
+    /// Makes a frame that begins with `bytes`. Zeroes follow.
+    fn frame_with(&self, pin: &Pinned, bytes: &[u8]) -> Result<FrameNum, Errno> {
+        self.new_frame_by(pin, || {
+            let frame = frames::alloc_zeroed(pin)?;
+            if !bytes.is_empty() {
+                frame_io::write(frame, 0, bytes);
+            }
+            Some(frame)
+        })
+    }
+
+    fn new_frame_by(&self, pin: &Pinned, make: impl FnOnce() -> Option<FrameNum>) -> Result<FrameNum, Errno> {
+        if self.kind.is_clean() && frames::is_low() {
             // A fault reclaims memory and tries again. The reserve is for allocations that cannot.
             return Err(Errno::ENOMEM);
         }
         self.kind.charge(pin)?;
-        let Some(frame) = frames::alloc_zeroed(pin) else {
+        let Some(frame) = make() else {
             self.kind.uncharge(pin);
             return Err(Errno::ENOMEM);
         };
-        if let Kind::Image(image) = self.kind {
-            let bytes = tail(image, page * PAGE as u64);
-            frame_io::write(frame, 0, prefix(bytes, PAGE as u64));
-        }
         match page_refs::share_of_file(pin, frame) {
             Ok(()) => Ok(frame),
             Err(error) => {
@@ -105,10 +155,15 @@ impl PageCache {
 }
 
 impl Kind {
+    /// Returns whether pages can be made again at any time.
+    pub(super) fn is_clean(&self) -> bool {
+        matches!(self, Kind::Image(_) | Kind::Host(_))
+    }
+
     fn charge(&self, pin: &Pinned) -> Result<(), Errno> {
         match self {
-            Kind::File => budget::take(pin)?,
-            Kind::Image(_) => counters::add(pin, Counter::CleanPages, 1),
+            Kind::File | Kind::Over(_) => budget::take(pin)?,
+            Kind::Image(_) | Kind::Host(_) => counters::add(pin, Counter::CleanPages, 1),
             Kind::Anonymous => {}
         }
         counters::add(pin, Counter::FilePages, 1);
@@ -117,8 +172,8 @@ impl Kind {
 
     fn uncharge(&self, pin: &Pinned) {
         match self {
-            Kind::File => budget::give(pin),
-            Kind::Image(_) => counters::add(pin, Counter::CleanPages, -1),
+            Kind::File | Kind::Over(_) => budget::give(pin),
+            Kind::Image(_) | Kind::Host(_) => counters::add(pin, Counter::CleanPages, -1),
             Kind::Anonymous => {}
         }
         counters::add(pin, Counter::FilePages, -1);

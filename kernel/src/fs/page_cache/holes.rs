@@ -16,8 +16,14 @@ impl PageCache {
     /// Punches a hole of `len` bytes from `at` on. The length stays.
     ///
     /// # Errors
-    /// EPERM if a seal forbids writing.
+    /// EPERM if a seal forbids writing, EOPNOTSUPP if the file begins as one of the host's there: a page
+    /// that is missing shows that file's bytes.
     pub fn punch(&self, at: u64, len: u64) -> Result<(), Errno> {
+        if let Kind::Over(over) = &self.kind
+            && over.covers(at / PAGE as u64)
+        {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let state = self.lock_when(Changing::allows_removal);
         state.seals.allow_write()?;
         let _hole = self.removal(state);
@@ -40,8 +46,8 @@ impl PageCache {
     pub fn seek(&self, at: u64, data: bool) -> Result<u64, Errno> {
         let (len, page) = (self.len(), at / PAGE as u64);
         let found = match (&self.kind, data) {
-            (Kind::Image(_), true) => at,
-            (Kind::Image(_), false) => len,
+            (Kind::Image(_) | Kind::Host(_) | Kind::Over(_), true) => at,
+            (Kind::Image(_) | Kind::Host(_) | Kind::Over(_), false) => len,
             (_, true) => self.data(page, pages(len)).ok_or(Errno::ENXIO)? * PAGE as u64,
             (_, false) => self.hole(page, pages(len)) * PAGE as u64,
         };
@@ -63,11 +69,11 @@ impl PageCache {
     }
 
     /// Drops the pages that lie in `len` bytes from `at` on, or in all bytes from there on if `len` is 0, if
-    /// they can be made again. Those are the pages of the boot image, mapped or not. Pages of other files
-    /// have no place to be read from again, and stay.
+    /// they can be made again. Those are the pages of the boot image and of the host, mapped or not. Pages of
+    /// other files have no place to be read from again, and stay.
     pub fn discard(&self, at: u64, len: u64) {
         let (first, end) = (pages(at), self.whole_end(at, len));
-        if matches!(self.kind, Kind::Image(_)) && first < end {
+        if self.kind.is_clean() && first < end {
             self.remove(first, end, Copies::Keep);
         }
     }

@@ -3,10 +3,11 @@
 use core::sync::atomic::Ordering;
 
 use abi::Errno;
+use percore::pin;
 use vm::Copies;
 
 use super::changing::Changing;
-use super::{MAX_LEN, PAGE, PageCache, pages};
+use super::{Kind, MAX_LEN, PAGE, PageCache, pages};
 use crate::bytes::prefix;
 use crate::fs::content::WriteAt;
 use crate::mm::page_tree;
@@ -59,12 +60,27 @@ impl PageCache {
         state.seals.allow_len(len, new)?;
         if new > len {
             self.clear_beyond_end(len, new, new);
+        } else {
+            self.end_cover(new)?;
         }
         self.len.store(new, Ordering::Release);
         if new < len {
             self.clear(new, pages(new) * PAGE as u64);
             let _removal = self.removal(state);
             self.remove(pages(new), page_tree::END, Copies::Drop);
+        }
+        Ok(())
+    }
+
+    /// Makes bytes from `end` on zeroes if the file grows again: they are not those of the file under this
+    /// one any more. The caller has locked `changing`.
+    fn end_cover(&self, end: u64) -> Result<(), Errno> {
+        let Kind::Over(over) = &self.kind else { return Ok(()) };
+        if end < over.bytes.load(Ordering::Relaxed) {
+            if !end.is_multiple_of(PAGE as u64) {
+                self.get_or_make(&pin(), end / PAGE as u64)?;
+            }
+            over.bytes.store(end, Ordering::Relaxed);
         }
         Ok(())
     }

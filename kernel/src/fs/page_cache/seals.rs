@@ -84,7 +84,7 @@ impl PageCache {
     pub fn seals(&self) -> Result<u32, Errno> {
         match self.kind {
             Kind::Anonymous => Ok(self.changing.lock().seals.set),
-            Kind::File | Kind::Image(_) => Err(Errno::EINVAL),
+            Kind::File | Kind::Image(_) | Kind::Host(_) | Kind::Over(_) => Err(Errno::EINVAL),
         }
     }
 

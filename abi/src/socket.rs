@@ -1,0 +1,50 @@
+//! Sockets (Linux: `include/linux/socket.h`, `include/uapi/asm-generic/socket.h`).
+
+use crate::{constants, plain};
+
+constants! { u32:
+    AF_UNIX = 1, "Sockets of one machine.";
+    SOCK_STREAM = 1, "Bytes in order.";
+    SOCK_TYPE_MASK = 0xf, "The kind of a socket, without flags.";
+    SHUT_RD = 0, "No more comes in.";
+    SHUT_WR = 1, "No more goes out.";
+    SHUT_RDWR = 2, "Both.";
+    SOL_SOCKET = 1, "Options of all sockets.";
+    SO_TYPE = 3, "The kind.";
+    SO_ERROR = 4, "The error that is pending.";
+    SO_SNDBUF = 7, "Bytes that can be on their way out.";
+    SO_RCVBUF = 8, "Bytes that can be on their way in.";
+    SO_ACCEPTCONN = 30, "Whether it listens.";
+    SO_PROTOCOL = 38, "The protocol.";
+    SO_DOMAIN = 39, "The domain.";
+    MSG_DONTWAIT = 0x40, "Do not wait.";
+    MSG_EOR = 0x80, "The end of a record.";
+    MSG_WAITALL = 0x100, "Wait for all bytes.";
+    MSG_NOSIGNAL = 0x4000, "No SIGPIPE.";
+    MSG_MORE = 0x8000, "More follows.";
+    MSG_CMSG_CLOEXEC = 0x4000_0000, "Descriptors that arrive are closed by exec.";
+}
+
+plain! {
+    /// The argument of `sendmsg` and `recvmsg`.
+    pub struct MsgHdr {
+        /// The address of an address.
+        pub name: u64,
+        /// Its bytes.
+        pub name_len: u32,
+        /// Zero.
+        pub padding: u32,
+        /// The address of a list of buffers.
+        pub list: u64,
+        /// Their number.
+        pub count: u64,
+        /// The address of control messages.
+        pub control: u64,
+        /// Their bytes.
+        pub control_len: u64,
+        /// The flags of the message that was received.
+        pub flags: u32,
+        /// Zero.
+        pub padding_after: u32,
+    }
+}

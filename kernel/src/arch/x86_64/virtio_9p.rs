@@ -1,0 +1,155 @@
+//! The device by which the guest reads its host's files: a channel for messages of the protocol 9P (virtio
+//! 1.2, sections 2.7 and 4.1; QEMU's `virtio-9p-pci`).
+//!
+//! The device reads and writes memory of this module only: [`Memory`], which is part of the kernel's image.
+//! The one [`Channel`] owns it, and waits for the answer to each request.
+
+use core::cell::UnsafeCell;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use percore::pin;
+use virtio_drivers::queue::VirtQueue;
+use virtio_drivers::transport::pci::bus::{Command, DeviceFunction, PciRoot};
+use virtio_drivers::transport::pci::{PciTransport, virtio_device_type};
+use virtio_drivers::transport::{DeviceStatus, DeviceType, Transport};
+use virtio_drivers::{BufferDirection, Hal, PAGE_SIZE, PhysAddr};
+
+use super::kernel_map::{place_of, show_device};
+use super::pci::Ports;
+use super::physmap::phys_to_virt;
+
+/// The longest request. Names have at most 255 bytes each.
+const REQUEST_BYTES: usize = PAGE_SIZE;
+/// The longest answer.
+pub const ANSWER_BYTES: usize = 17 * PAGE_SIZE;
+/// Pages for the queue: one that the device reads, one that it writes.
+const QUEUE_PAGES: usize = 2;
+/// The descriptors of the queue. A request and its answer take one each.
+const DESCRIPTORS: usize = 4;
+/// The feature that every device of the current version has.
+const VERSION_1: u64 = 1 << 32;
+
+/// The memory that the device uses.
+#[repr(C, align(4096))]
+struct Memory {
+    queue: UnsafeCell<[[u8; PAGE_SIZE]; QUEUE_PAGES]>,
+    request: UnsafeCell<[u8; REQUEST_BYTES]>,
+    answer: UnsafeCell<[u8; ANSWER_BYTES]>,
+}
+
+// SAFETY: only the one `Channel` uses it, see `TAKEN`.
+unsafe impl Sync for Memory {}
+
+static MEMORY: Memory = Memory {
+    queue: UnsafeCell::new([[0; PAGE_SIZE]; QUEUE_PAGES]),
+    request: UnsafeCell::new([0; REQUEST_BYTES]),
+    answer: UnsafeCell::new([0; ANSWER_BYTES]),
+};
+
+/// Set once the channel was made.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+/// The pages of the queue that were handed out.
+static QUEUE_PAGES_USED: AtomicUsize = AtomicUsize::new(0);
+
+/// The kernel as the driver sees it.
+struct Host;
+
+// SAFETY: pages of the queue are handed out once each and never come back, and they are zeroed. Registers
+// are shown at their place in the physmap. Buffers are parts of the kernel's image, which is contiguous.
+unsafe impl Hal for Host {
+    fn dma_alloc(pages: usize, _direction: BufferDirection) -> (PhysAddr, NonNull<u8>) {
+        let first = QUEUE_PAGES_USED.fetch_add(pages, Ordering::Relaxed);
+        // Address 0 tells the driver that there is no memory.
+        let (phys, _) = if first + pages <= QUEUE_PAGES { place_of(&MEMORY.queue) } else { (0, 0) };
+        let at = MEMORY.queue.get().cast::<u8>().wrapping_add(first * PAGE_SIZE);
+        let phys = if phys == 0 { 0 } else { phys + (first * PAGE_SIZE) as u64 };
+        (phys, NonNull::new(at).unwrap_or(NonNull::dangling()))
+    }
+
+    unsafe fn dma_dealloc(_paddr: PhysAddr, _vaddr: NonNull<u8>, _pages: usize) -> i32 {
+        0
+    }
+
+    unsafe fn mmio_phys_to_virt(phys: PhysAddr, _size: usize) -> NonNull<u8> {
+        assert!(show_device(&pin(), phys), "the registers of the device for files cannot be mapped");
+        NonNull::new(phys_to_virt(phys)).unwrap_or(NonNull::dangling())
+    }
+
+    unsafe fn share(buffer: NonNull<[u8]>, _direction: BufferDirection) -> PhysAddr {
+        // SAFETY: the driver promises that the buffer is valid.
+        place_of(unsafe { buffer.as_ref() }).0
+    }
+
+    unsafe fn unshare(_phys: PhysAddr, _buffer: NonNull<[u8]>, _direction: BufferDirection) {}
+}
+
+/// The channel to the host.
+pub struct Channel {
+    transport: PciTransport,
+    queue: VirtQueue<Host, DESCRIPTORS>,
+    /// Set once the device has broken its rules: it may still use the buffers.
+    is_broken: bool,
+}
+
+impl Channel {
+    /// Sets the device up. Called once, on the boot core, while no other core runs. Returns `None` if the
+    /// machine has no such device, or one that does not work.
+    pub fn open() -> Option<Self> {
+        let mut root = PciRoot::new(Ports);
+        let is_files = |info| virtio_device_type(&info) == Some(DeviceType::_9P);
+        let (device, _) = root.enumerate_bus(0).find(|(_, info)| is_files(info.clone()))?;
+        if TAKEN.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        Self::set_up(&mut root, device)
+    }
+
+    fn set_up(root: &mut PciRoot<Ports>, device: DeviceFunction) -> Option<Self> {
+        // The kernel waits for answers without interrupts.
+        let command = Command::MEMORY_SPACE | Command::BUS_MASTER | Command::INTERRUPT_DISABLE;
+        root.set_command(device, command);
+        let mut transport = PciTransport::new::<Host, _>(root, device).ok()?;
+        agree(&mut transport)?;
+        let mut queue = VirtQueue::new(&mut transport, 0, false, false).ok()?;
+        queue.set_dev_notify(false);
+        transport.finish_init();
+        Some(Self { transport, queue, is_broken: false })
+    }
+
+    /// Sends the request that `make` writes and whose length it returns, and waits for the answer. Returns
+    /// `None` if the request is too long or the device breaks its rules.
+    pub fn call(&mut self, make: impl FnOnce(&mut [u8]) -> Option<usize>) -> Option<&[u8]> {
+        if self.is_broken {
+            return None;
+        }
+        // SAFETY: `&mut self` is the only channel, and between calls the device uses neither buffer, since
+        // it is not broken.
+        let (request, answer) = unsafe { (&mut *MEMORY.request.get(), &mut *MEMORY.answer.get()) };
+        let len = make(request)?;
+        let requests: [&[u8]; 1] = [request.get(..len).filter(|request| !request.is_empty())?];
+        // SAFETY: both live for ever, and nothing uses them before `pop_used` below.
+        let token = unsafe { self.queue.add(&requests, &mut [answer]) }.ok()?;
+        self.transport.notify(0);
+        while !self.queue.can_pop() {
+            percore::relax();
+        }
+        // SAFETY: the buffers that were added.
+        let used = unsafe { self.queue.pop_used(token, &requests, &mut [answer]) };
+        self.is_broken = used.is_err();
+        answer.get(..used.ok()? as usize)
+    }
+}
+
+/// Resets the device and agrees on its features: none but the current version (section 3.1.1).
+fn agree(transport: &mut PciTransport) -> Option<()> {
+    let known = DeviceStatus::ACKNOWLEDGE | DeviceStatus::DRIVER;
+    transport.set_status(DeviceStatus::empty());
+    transport.set_status(known);
+    if transport.read_device_features() & VERSION_1 == 0 {
+        return None;
+    }
+    transport.write_driver_features(VERSION_1);
+    transport.set_status(known | DeviceStatus::FEATURES_OK);
+    transport.get_status().contains(DeviceStatus::FEATURES_OK).then_some(())
+}
