@@ -89,6 +89,9 @@ constants! { u64:
     F_SETLKW = 7, "Lock or unlock, waiting.";
     F_SETOWN = 8, "Who gets SIGIO.";
     F_GETOWN = 9, "Who gets SIGIO?";
+    F_OFD_GETLK = 36, "Would a lock of the open file fit?";
+    F_OFD_SETLK = 37, "Lock or unlock for the open file.";
+    F_OFD_SETLKW = 38, "Lock or unlock for the open file, waiting.";
     F_DUPFD_CLOEXEC = 1030, "Duplicate with close-on-exec.";
     F_SETPIPE_SZ = 1031, "Set a pipe's capacity.";
     F_GETPIPE_SZ = 1032, "A pipe's capacity.";
@@ -106,6 +109,7 @@ constants! { u64:
     TIOCGWINSZ = 0x5413, "Terminal size.";
     FIONREAD = 0x541b, "Bytes waiting.";
     FIONBIO = 0x5421, "Set or clear O_NONBLOCK.";
+    FIOASYNC = 0x5452, "Set or clear O_ASYNC.";
     FIONCLEX = 0x5450, "Clear close-on-exec.";
     FIOCLEX = 0x5451, "Set close-on-exec.";
 }
@@ -127,6 +131,40 @@ constants! { u8:
     DT_REG = 8, "Regular file.";
     DT_LNK = 10, "Symbolic link.";
     DT_SOCK = 12, "Socket.";
+}
+
+constants! { u32:
+    LOCK_SH = 1, "Share the file.";
+    LOCK_EX = 2, "Have the file alone.";
+    LOCK_NB = 4, "Do not wait.";
+    LOCK_UN = 8, "Unlock the file.";
+}
+
+constants! { i16:
+    F_RDLCK = 0, "Share the bytes.";
+    F_WRLCK = 1, "Have the bytes alone.";
+    F_UNLCK = 2, "Unlock the bytes.";
+}
+
+plain! {
+    /// A lock of bytes, for `fcntl` (`struct flock`).
+    #[derive(Default)]
+    pub struct Flock {
+        /// `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
+        pub kind: i16,
+        /// `SEEK_*`: where `start` counts from.
+        pub whence: i16,
+        /// Zero.
+        pub padding: u32,
+        /// The first byte.
+        pub start: i64,
+        /// The number of bytes, 0 for all that follow.
+        pub len: i64,
+        /// The process that has it.
+        pub pid: i32,
+        /// Zero.
+        pub padding_after: u32,
+    }
 }
 
 constants! { u32:

@@ -86,6 +86,16 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn locks_of_files() {
+                same($compiler, "locks", &["-c", "4"], &[], b"");
+            }
+
+            #[test]
+            fn sockets_that_listen() {
+                same($compiler, "sockets", &["-c", "4"], &[], b"");
+            }
+
+            #[test]
             fn lists_of_files() {
                 same($compiler, "epoll", &["-c", "4"], &[], b"");
             }

@@ -104,6 +104,41 @@ fn programs_of_this_machine_run_as_here() {
     }
 }
 
+/// Programs that every Debian has do real work: pipes, archives, a compiler, processes that talk by TCP.
+#[test]
+fn real_work_has_the_same_results() {
+    let folder = folder("work").display().to_string();
+    let shell = r#"for i in {1..30}; do echo $((i * i)); done | sort -rn | head -n 3; diff <(seq 5) <(seq 6)
+        printf '%s\n' a b | while read -r x; do echo "[$x]"; done; (exit 3) || echo "status $?"
+        trap 'echo trapped' USR1; kill -USR1 $$; echo "${BASH_SUBSHELL} $(wc -c < /etc/passwd)"; exec 3<>/tmp/$$
+        echo text >&3; read -r y < /tmp/$$; echo "$y"; rm /tmp/$$"#;
+    let archive = r#"set -e; d=$(mktemp -d); cd "$0"; tar czf "$d/x.tgz" sub shared many a link; cd "$d"; tar xzf x.tgz
+        find . -type f ! -name x.tgz | sort | xargs cksum | cksum; grep -rc inner sub; rm -rf "$d""#;
+    let compiler = r#"set -e; d=$(mktemp -d); cd "$d"
+        printf '#include <stdio.h>\nint main(int c, char **v) { printf("%%d %%s\n", c, v[1]); return 7; }\n' > a.c
+        gcc -O1 -o a a.c; ./a argument || echo "status $?"; rm -rf "$d""#;
+    let tcp = r#"use IO::Socket::INET; $| = 1;
+        my $s = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => 0) or die "listen: $@";
+        my $port = $s->sockport;
+        my @all = map { my $i = $_; my $pid = fork; if (!$pid) {
+            my $c = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port) or exit 2;
+            for my $n (1 .. 50) { print $c "$i $n\n"; my $l = <$c>; exit 3 if $l ne "$i times $n is " . $i * $n . "\n"; }
+            exit 0; } $pid } 1 .. 4;
+        for (@all) { my $c = $s->accept; while (my $l = <$c>) {
+            my ($i, $n) = split ' ', $l; print $c "$i times $n is " . $i * $n . "\n"; } }
+        for (@all) { waitpid $_, 0; print "status $?\n"; }"#;
+    for words in [
+        &["/bin/bash", "-c", shell][..],
+        &["/bin/bash", "-c", archive, &folder],
+        &["/bin/bash", "-c", compiler],
+        &["/usr/bin/perl", "-e", tcp],
+    ] {
+        let (expected, status) = here(words, b"");
+        let run = run(&["-c", "2"], words);
+        assert_eq!((Some(run.status), run.text()), (status, String::from_utf8(expected).unwrap()), "{run:?}");
+    }
+}
+
 /// The program starts in the directory of the command, with its environment and umask.
 #[test]
 fn surroundings_are_those_of_the_command() {

@@ -44,7 +44,7 @@ mod reserved;
 mod slots;
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use abi::Errno;
 use abi::file::{O_RDONLY, O_WRONLY};
@@ -55,6 +55,7 @@ use sync::{SpinGuard, SpinLock};
 pub use self::reserved::Reserved;
 use self::slots::{Closed, Slot, Slots, fill, is_marked, is_open};
 use super::console;
+use super::locks::{self, Kind, Owner};
 use super::open_file::{InUse, OpenFile, Opened};
 use crate::mm::fallible;
 use crate::mm::lending::{self, Borrowed};
@@ -75,6 +76,9 @@ pub struct FdTable {
     room: SpinLock<Option<Arc<Slots>>>,
     /// The threads that use it.
     users: AtomicUsize,
+    /// Set for good when it takes a POSIX lock. Relaxed: it is read by calls that close a descriptor, and
+    /// those that run at the same time as the lock may miss it, as if they had come before.
+    has_locked: AtomicBool,
 }
 
 /// Bytes between the slots and the lock. The two counts of an `Arc` stand before the slots.
@@ -147,7 +151,8 @@ impl FdTable {
 
     fn of(slots: Arc<Slots>, room: Option<Arc<Slots>>) -> Result<Arc<Self>, Errno> {
         let (room, users) = (SpinLock::new(room), AtomicUsize::new(0));
-        let table = Self { slots: Word::new(), _apart: [0; APART], room, users };
+        let has_locked = AtomicBool::new(false);
+        let table = Self { slots: Word::new(), _apart: [0; APART], room, users, has_locked };
         let _nothing = table.slots.put(slots, false);
         fallible::arc(table)
     }
@@ -330,12 +335,35 @@ impl FdTable {
 
     /// Releases a file whose descriptor is closed.
     fn release(&self, closed: Closed) {
+        if self.has_locked.load(Ordering::Relaxed) {
+            locks::remove_all(closed.node(), &self.owner());
+        }
         closed.leave();
-        lending::discard(closed, self.is_alone());
+        if closed.has_locked() {
+            // Others may wait for its locks, which go with its last descriptor.
+            lending::discard_now(closed, self.is_alone());
+        } else {
+            lending::discard(closed, self.is_alone());
+        }
+    }
+
+    /// Returns the owner of POSIX locks that it is.
+    fn owner(&self) -> Owner {
+        Owner { kind: Kind::Posix, address: core::ptr::from_ref(self).addr(), pid: 0 }
+    }
+
+    /// Returns the owner of POSIX locks that it is, for a call of process `pid` that takes or removes some.
+    pub fn locker(&self, pid: u32) -> Owner {
+        self.has_locked.store(true, Ordering::Relaxed);
+        Owner { pid, ..self.owner() }
     }
 
     /// Closes everything. The caller has left the table last.
     fn close_all(&self) {
+        if self.has_locked.load(Ordering::Relaxed) {
+            locks::remove_all_of(&self.owner());
+            self.has_locked.store(false, Ordering::Relaxed);
+        }
         // Shared slots are not copied only to be closed.
         if self.write(|_| false, |writer| writer.shared.is_some()) {
             return;

@@ -21,6 +21,7 @@
 //! | `folder`, `dev` | directories whose names are generated, `/dev` |
 //! | `pipe`, `socket`, `console`, `eventfd` | pipes, pairs of sockets, the serial ports, counters |
 //! | `readiness`, `epoll` | waits for several files |
+//! | `locks` | locks of files |
 //! | `fail_alloc` | a device that makes allocations fail |
 //!
 //! Every allocation that a program can cause is bounded and can fail. No lock of this module is held while
@@ -45,6 +46,7 @@ mod fs_context;
 mod holders;
 mod host;
 mod image;
+pub mod locks;
 mod mapped;
 pub mod memory_file;
 pub mod node;

@@ -251,6 +251,7 @@ impl Node {
     pub fn prepare_open(&self) -> Result<(), Errno> {
         match (&self.host, &self.body) {
             (Some(place), Body::File(content)) if content.kind() == S_IFREG => place.open().map(drop),
+            (Some(_), Body::File(_)) => Err(Errno::ENXIO),
             (Some(_), Body::Directory(_)) => self.names().map(drop),
             _ => Ok(()),
         }

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use abi::Errno;
 use abi::file::{
@@ -16,6 +16,7 @@ use sync::SpinLock;
 use super::content::Content;
 use super::folder;
 use super::holders::Holders;
+use super::locks::{self, Kind, Owner};
 use super::node::{Body, NodeRef};
 use super::page_cache::PageCache;
 use super::path;
@@ -56,6 +57,8 @@ pub struct OpenFile {
     pub position: Position,
     /// Whether its contents count what keeps them open. It is kept here because every call asks.
     has_holders: bool,
+    /// Set for good when it takes a lock. Relaxed: it is dropped after all calls.
+    has_locked: AtomicBool,
 }
 
 impl OpenFile {
@@ -81,8 +84,8 @@ impl OpenFile {
         };
         let flags = AtomicU32::new(flags & !OPENING);
         let has_holders = node.content().is_some_and(|content| content.holders().is_some());
-        fallible::arc(Self { node, place, flags, position: Position(SpinLock::new(0)), has_holders })
-            .map(StaticOrArc::from)
+        let (position, has_locked) = (Position(SpinLock::new(0)), AtomicBool::new(false));
+        fallible::arc(Self { node, place, flags, position, has_holders, has_locked }).map(StaticOrArc::from)
     }
 
     /// Counts a descriptor or a call that keeps it open. Returns false if it was closed before.
@@ -106,6 +109,22 @@ impl OpenFile {
         {
             content.closed();
         }
+    }
+
+    /// Returns the owner of locks that it is.
+    fn owner(&self, kind: Kind) -> Owner {
+        Owner { kind, address: core::ptr::from_ref(self).addr(), pid: 0 }
+    }
+
+    /// Returns the owner of locks that it is, for a call that takes or removes some.
+    pub fn locker(&self, kind: Kind) -> Owner {
+        self.has_locked.store(true, Ordering::Relaxed);
+        self.owner(kind)
+    }
+
+    /// Returns whether it may have locks, so that others wait for its end.
+    pub fn has_locked(&self) -> bool {
+        self.has_locked.load(Ordering::Relaxed)
     }
 
     /// Returns whether its last descriptor is gone, as far as its contents count them.
@@ -213,6 +232,16 @@ impl OpenFile {
     }
 }
 
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        if *self.has_locked.get_mut() {
+            [Kind::OpenFile, Kind::Flock]
+                .iter()
+                .for_each(|kind| locks::remove_all(&self.node, &self.owner(*kind)));
+        }
+    }
+}
+
 /// An open file for a descriptor, which keeps it open.
 pub struct Opened(Option<StaticOrArc<OpenFile>>);
 
@@ -220,6 +249,11 @@ impl Opened {
     /// Keeps `file` open, or returns `None` if it was closed before.
     pub fn new(file: StaticOrArc<OpenFile>) -> Option<Self> {
         file.join().then(|| Self(Some(file)))
+    }
+
+    /// Returns the file, unless it was taken.
+    pub fn get(&self) -> Option<&OpenFile> {
+        self.0.as_deref()
     }
 
     /// Returns the file, unless it was taken. The caller keeps it open, until it calls [`OpenFile::leave`].

@@ -1,37 +1,131 @@
-//! Pairs of connected Unix sockets: two pipes, one in each direction.
+//! Sockets of the Unix domain, and of the Internet domains for connections within the guest. A connection is
+//! two pipes, one in each direction.
+//!
+//! | a socket is | after | has |
+//! |---|---|---|
+//! | new | `socket` | perhaps an address, by `bind` |
+//! | listening | `listen` | a queue of connections that were made and not accepted |
+//! | connected | `connect`, `accept`, `socketpair` | a [`Link`], for good: reads and writes take no lock of the socket |
+//!
+//! An address leads to a listener by [`ADDRESSES`], or by the file that `bind` makes for a Unix socket. A
+//! listener leaves both when its socket closes, and then ends the connections in its queue.
+//!
+//! Lock order: a socket's `setup`, then `ADDRESSES` or the lock of a listener's queue.
 
+mod address;
+
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::any::Any;
 
 use abi::Errno;
 use abi::file::{O_RDWR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, POLLRDNORM, POLLWRNORM, S_IFSOCK};
+use sync::{SetOnce, SpinLock};
+
+pub use address::{Address, Domain};
 
 use super::content::{Content, WriteAt};
 use super::holders::Holders;
-use super::node::{Node, Volume};
+use super::node::{Node, NodeRef, Volume};
 use super::open_file::OpenFile;
 use super::pipe::{Pipe, if_set};
+use super::readiness;
+use crate::mm::fallible;
 use crate::mm::static_or_arc::StaticOrArc;
+use crate::sched::WaitQueue;
 
-/// A socket that is connected to another one, for bytes in order.
+/// The most connections that wait to be accepted by one listener.
+const MOST_WAITING: usize = 4096;
+
+/// A socket for bytes in order.
 pub struct Socket {
-    incoming: Arc<Pipe>,
-    outgoing: Arc<Pipe>,
+    domain: Domain,
+    link: SetOnce<Link>,
+    setup: SpinLock<Setup>,
     holders: Holders,
 }
 
-/// Opens two sockets that are connected. `flags` are `O_*`.
+/// The state of a socket that is not connected.
+#[derive(Default)]
+struct Setup {
+    address: Option<Address>,
+    /// The file of a Unix socket's address.
+    name: Option<NodeRef>,
+    listener: Option<Arc<Listener>>,
+}
+
+/// One side of a connection.
+struct Link {
+    incoming: Arc<Pipe>,
+    outgoing: Arc<Pipe>,
+    local: Address,
+    peer: Address,
+}
+
+/// A socket that listens.
+pub struct Listener {
+    address: Address,
+    queue: SpinLock<Queue>,
+    arrived: WaitQueue,
+    accepted: WaitQueue,
+}
+
+struct Queue {
+    links: VecDeque<Link>,
+    most: usize,
+    /// Connections that have arrived.
+    arrivals: u64,
+    is_closed: bool,
+}
+
+/// An address that a socket is bound to, and the listener there.
+struct Bound {
+    address: Address,
+    listener: Option<Arc<Listener>>,
+}
+
+static ADDRESSES: SpinLock<Vec<Bound>> = SpinLock::new(Vec::new());
+
+/// The contents of the file of a Unix socket's address.
+struct Name(SpinLock<Option<Arc<Listener>>>);
+
+/// Opens a socket. `flags` are `O_*`.
+///
+/// # Errors
+/// ENOMEM.
+pub fn open(domain: Domain, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
+    with(domain, None, flags)
+}
+
+/// Opens two sockets that are connected.
 ///
 /// # Errors
 /// ENOMEM.
 pub fn pair(flags: u32) -> Result<[StaticOrArc<OpenFile>; 2], Errno> {
-    let pipes = [Pipe::new()?, Pipe::new()?];
-    let open = |incoming: &Arc<Pipe>, outgoing: &Arc<Pipe>| {
-        let (incoming, outgoing) = (incoming.clone(), outgoing.clone());
-        let socket = Socket { incoming, outgoing, holders: Holders::new() };
-        OpenFile::new(Node::file(Volume::System, 0o777, socket)?, O_RDWR | flags)
+    let [one, other] = connection(Address::unnamed(Domain::Unix), Address::unnamed(Domain::Unix))?;
+    Ok([with(Domain::Unix, Some(one), flags)?, with(Domain::Unix, Some(other), flags)?])
+}
+
+fn with(domain: Domain, link: Option<Link>, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
+    let socket = Socket {
+        domain,
+        link: SetOnce::new(),
+        setup: SpinLock::new(Setup::default()),
+        holders: Holders::new(),
     };
-    Ok([open(&pipes[0], &pipes[1])?, open(&pipes[1], &pipes[0])?])
+    link.into_iter().for_each(|link| socket.link.set(link));
+    OpenFile::new(Node::file(Volume::System, 0o777, socket)?, O_RDWR | flags)
+}
+
+/// Makes both sides of a connection.
+fn connection(one: Address, other: Address) -> Result<[Link; 2], Errno> {
+    let pipes = [Pipe::new()?, Pipe::new()?];
+    let [there, back] = &pipes;
+    Ok([
+        Link { incoming: back.clone(), outgoing: there.clone(), local: one.clone(), peer: other.clone() },
+        Link { incoming: there.clone(), outgoing: back.clone(), local: other, peer: one },
+    ])
 }
 
 /// Returns the socket that `file` is.
@@ -43,16 +137,275 @@ pub fn of(file: &OpenFile) -> Result<&Socket, Errno> {
     object.and_then(<dyn Any>::downcast_ref).ok_or(Errno::ENOTSOCK)
 }
 
-impl Socket {
-    /// Ends what comes in.
-    pub fn end_incoming(&self) {
+/// Makes the contents of the file of a Unix socket's address.
+pub fn name() -> impl Content + 'static {
+    Name(SpinLock::new(None))
+}
+
+impl Link {
+    fn close(&self) {
         self.incoming.close_reader();
-        self.incoming.close_writer();
+        self.outgoing.close_writer();
+    }
+}
+
+impl Socket {
+    /// Returns its domain.
+    pub fn domain(&self) -> Domain {
+        self.domain
+    }
+
+    fn link(&self) -> Result<&Link, Errno> {
+        self.link.get().ok_or(Errno::ENOTCONN)
+    }
+
+    /// Returns whether it is connected.
+    pub fn is_connected(&self) -> bool {
+        self.link.get().is_some()
+    }
+
+    /// Returns whether it listens.
+    pub fn listens(&self) -> bool {
+        self.setup.lock().listener.is_some()
+    }
+
+    /// Returns its address.
+    pub fn local(&self) -> Address {
+        let bound = || self.setup.lock().address.clone();
+        match self.link.get() {
+            Some(link) => link.local.clone(),
+            None => bound().unwrap_or(Address::unnamed(self.domain)),
+        }
+    }
+
+    /// Returns the address of the other side.
+    ///
+    /// # Errors
+    /// ENOTCONN.
+    pub fn peer(&self) -> Result<Address, Errno> {
+        self.link().map(|link| link.peer.clone())
+    }
+
+    /// Gives it an address. `name` is the file of one of the Unix domain.
+    ///
+    /// # Errors
+    /// EINVAL if it has one, EADDRINUSE, ENOMEM.
+    pub fn bind(&self, address: Address, name: Option<NodeRef>) -> Result<(), Errno> {
+        let mut setup = self.setup.lock();
+        if setup.address.is_some() || self.is_connected() {
+            return Err(Errno::EINVAL);
+        }
+        let address = if name.is_some() { address } else { register(address)? };
+        (setup.address, setup.name) = (Some(address), name);
+        Ok(())
+    }
+
+    /// Begins to listen, or changes the number of connections that may wait.
+    ///
+    /// # Errors
+    /// EINVAL if it is connected, or has no address and is of the Unix domain. ENOMEM, EADDRINUSE.
+    pub fn listen(&self, most: usize) -> Result<(), Errno> {
+        let most = most.clamp(1, MOST_WAITING);
+        let mut setup = self.setup.lock();
+        if self.is_connected() {
+            return Err(Errno::EINVAL);
+        }
+        if let Some(listener) = &setup.listener {
+            listener.queue.lock().most = most;
+            return Ok(());
+        }
+        let address = match setup.address.clone() {
+            Some(address) => address,
+            None if self.domain == Domain::Unix => return Err(Errno::EINVAL),
+            None => register(Address::any(self.domain))?,
+        };
+        setup.address = Some(address.clone());
+        let queue = Queue { links: VecDeque::new(), most, arrivals: 0, is_closed: false };
+        let listener = fallible::arc(Listener {
+            address: address.clone(),
+            queue: SpinLock::new(queue),
+            arrived: WaitQueue::new(),
+            accepted: WaitQueue::new(),
+        })?;
+        match setup.name.as_ref().and_then(name_of) {
+            Some(name) => *name.0.lock() = Some(listener.clone()),
+            None => set_listener(&address, &listener),
+        }
+        setup.listener = Some(listener);
+        Ok(())
+    }
+
+    /// Connects it to the listener at an address. `name` is the file of one of the Unix domain.
+    ///
+    /// # Errors
+    /// EISCONN, EINVAL if it listens, ECONNREFUSED, EAGAIN if that takes waiting and `wait` is not set,
+    /// EINTR, ENOMEM.
+    pub fn connect(&self, address: &Address, name: Option<&NodeRef>, wait: bool) -> Result<(), Errno> {
+        let listener = match name {
+            Some(name) => name_of(name).and_then(|name| name.0.lock().clone()),
+            None => find(address),
+        };
+        let listener = listener.ok_or(Errno::ECONNREFUSED)?;
+        let local = {
+            let setup = self.setup.lock();
+            if self.is_connected() {
+                return Err(Errno::EISCONN);
+            }
+            if setup.listener.is_some() {
+                return Err(Errno::EINVAL);
+            }
+            setup.address.clone()
+        };
+        let local = local.unwrap_or_else(|| Address::of_client(self.domain, address));
+        let peer = if name.is_some() { listener.address.clone() } else { address.reached() };
+        let [mine, mut theirs] = connection(local, peer)?;
+        theirs.peer = theirs.peer.seen_from(&listener.address);
+        theirs.local = theirs.local.seen_from(&listener.address);
+        listener.put(theirs, wait)?;
+        let setup = self.setup.lock();
+        if self.is_connected() {
+            drop(setup);
+            // Another thread was faster. The listener finds this connection at its end.
+            mine.close();
+            return Err(Errno::EISCONN);
+        }
+        self.link.set(mine);
+        Ok(())
+    }
+
+    /// Accepts a connection: opens a socket for it. `flags` are `O_*`.
+    ///
+    /// # Errors
+    /// EINVAL unless it listens, EAGAIN, EINTR, ENOMEM.
+    pub fn accept(&self, wait: bool, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
+        let listener = self.setup.lock().listener.clone().ok_or(Errno::EINVAL)?;
+        let link = listener.take(wait)?;
+        let ends = (link.incoming.clone(), link.outgoing.clone());
+        with(self.domain, Some(link), flags).inspect_err(|_| {
+            ends.0.close_reader();
+            ends.1.close_writer();
+        })
+    }
+
+    /// Ends what comes in.
+    ///
+    /// # Errors
+    /// ENOTCONN.
+    pub fn end_incoming(&self) -> Result<(), Errno> {
+        let link = self.link()?;
+        link.incoming.close_reader();
+        link.incoming.close_writer();
+        Ok(())
     }
 
     /// Ends what goes out.
-    pub fn end_outgoing(&self) {
-        self.outgoing.close_writer();
+    ///
+    /// # Errors
+    /// ENOTCONN.
+    pub fn end_outgoing(&self) -> Result<(), Errno> {
+        self.link().map(|link| link.outgoing.close_writer())
+    }
+}
+
+impl Listener {
+    /// Adds a connection, once there is room.
+    fn put(&self, link: Link, wait: bool) -> Result<(), Errno> {
+        let mut link = Some(link);
+        let put = self.accepted.attempt(wait, || {
+            let mut queue = self.queue.lock();
+            if queue.is_closed {
+                return Some(Err(Errno::ECONNREFUSED));
+            }
+            if queue.links.len() >= queue.most {
+                return None;
+            }
+            if queue.links.try_reserve(1).is_err() {
+                return Some(Err(Errno::ENOMEM));
+            }
+            queue.links.extend(link.take());
+            queue.arrivals += 1;
+            Some(Ok(()))
+        });
+        put??;
+        self.arrived.wake_all();
+        readiness::changed();
+        Ok(())
+    }
+
+    fn take(&self, wait: bool) -> Result<Link, Errno> {
+        let link = self.arrived.attempt(wait, || {
+            let mut queue = self.queue.lock();
+            if queue.is_closed { Some(Err(Errno::EINVAL)) } else { queue.links.pop_front().map(Ok) }
+        })??;
+        self.accepted.wake_all();
+        Ok(link)
+    }
+
+    fn close(&self) {
+        let links = {
+            let mut queue = self.queue.lock();
+            queue.is_closed = true;
+            core::mem::take(&mut queue.links)
+        };
+        links.iter().for_each(Link::close);
+        self.arrived.wake_all();
+        self.accepted.wake_all();
+        readiness::changed();
+    }
+}
+
+fn name_of(node: &NodeRef) -> Option<&Name> {
+    node.content().and_then(Content::stands_for).and_then(<dyn Any>::downcast_ref)
+}
+
+/// Notes that an address is in use, and returns it with a port if it had none.
+fn register(address: Address) -> Result<Address, Errno> {
+    let mut all = ADDRESSES.lock();
+    let is_free = |wanted: &Address| !all.iter().any(|bound| bound.address.excludes(wanted));
+    let address = address.with_port(is_free).ok_or(Errno::EADDRINUSE)?;
+    fallible::push(&mut all, Bound { address: address.clone(), listener: None })?;
+    Ok(address)
+}
+
+fn set_listener(address: &Address, listener: &Arc<Listener>) {
+    if let Some(bound) = ADDRESSES.lock().iter_mut().find(|bound| bound.address == *address) {
+        bound.listener = Some(listener.clone());
+    }
+}
+
+/// Returns the listener that a connection to `address` reaches.
+fn find(address: &Address) -> Option<Arc<Listener>> {
+    let all = ADDRESSES.lock();
+    all.iter()
+        .find(|bound| bound.listener.is_some() && bound.address.is_reached_by(address))?
+        .listener
+        .clone()
+}
+
+/// Frees an address.
+fn forget(address: &Address) {
+    let freed = {
+        let mut all = ADDRESSES.lock();
+        all.iter().position(|bound| bound.address == *address).map(|at| all.swap_remove(at))
+    };
+    drop(freed);
+}
+
+impl Content for Name {
+    fn kind(&self) -> u32 {
+        S_IFSOCK
+    }
+
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn read(&self, _at: u64, _into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
+        Err(Errno::ENXIO)
+    }
+
+    fn stands_for(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 }
 
@@ -66,16 +419,23 @@ impl Content for Socket {
     }
 
     fn read(&self, _at: u64, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
-        self.incoming.read(into, wait)
+        self.link()?.incoming.read(into, wait)
     }
 
     fn write(&self, _at: WriteAt, from: &[u8], wait: bool) -> Result<usize, Errno> {
-        self.outgoing.write(from, wait)
+        self.link()?.outgoing.write(from, wait)
     }
 
     /// As on Linux, the end of what comes in can be read.
     fn ready(&self) -> i16 {
-        let ((bytes, ended), (room, left)) = (self.incoming.readable(), self.outgoing.writable());
+        let Some(link) = self.link.get() else {
+            let listener = self.setup.lock().listener.clone();
+            return match listener {
+                Some(listener) => if_set(!listener.queue.lock().links.is_empty(), POLLIN | POLLRDNORM),
+                None => POLLOUT | POLLWRNORM | POLLHUP,
+            };
+        };
+        let ((bytes, ended), (room, left)) = (link.incoming.readable(), link.outgoing.writable());
         if_set(bytes || ended, POLLIN | POLLRDNORM)
             | if_set(ended, POLLRDHUP)
             | if_set(room || left, POLLOUT | POLLWRNORM)
@@ -83,11 +443,17 @@ impl Content for Socket {
     }
 
     fn changes(&self) -> Option<u64> {
-        Some(self.incoming.arrivals().wrapping_add(self.outgoing.departures()))
+        match self.link.get() {
+            Some(link) => Some(1 + link.incoming.arrivals().wrapping_add(link.outgoing.departures())),
+            None => {
+                let listener = self.setup.lock().listener.clone();
+                Some(listener.map_or(0, |listener| listener.queue.lock().arrivals))
+            }
+        }
     }
 
     fn waiting(&self, _at: u64) -> u64 {
-        self.incoming.waiting()
+        self.link.get().map_or(0, |link| link.incoming.waiting())
     }
 
     fn holders(&self) -> Option<&Holders> {
@@ -95,8 +461,13 @@ impl Content for Socket {
     }
 
     fn closed(&self) {
-        self.incoming.close_reader();
-        self.outgoing.close_writer();
+        let Setup { address, name, listener } = core::mem::take(&mut *self.setup.lock());
+        match name.as_ref().and_then(name_of) {
+            Some(name) => *name.0.lock() = None,
+            None => address.iter().for_each(forget),
+        }
+        listener.iter().for_each(|listener| listener.close());
+        self.link.get().into_iter().for_each(Link::close);
     }
 
     fn stands_for(&self) -> Option<&dyn Any> {

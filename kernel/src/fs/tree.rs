@@ -132,6 +132,19 @@ pub fn make_file(at: &Found<'_>, permissions: u32) -> Result<NodeRef, Errno> {
     create(at, Node::file(Volume::Memory, permissions, MemoryFile::new()?))
 }
 
+/// Creates a file that has no bytes of its own, such as the name of a socket.
+pub fn make_special(
+    at: &Found<'_>,
+    permissions: u32,
+    content: impl Content + 'static,
+) -> Result<NodeRef, Errno> {
+    vacant(at)?;
+    if at.slash {
+        return Err(Errno::ENOENT);
+    }
+    create(at, Node::file(Volume::Memory, permissions, content))
+}
+
 /// Creates an empty directory.
 pub fn make_directory(at: &Found<'_>, permissions: u32) -> Result<(), Errno> {
     vacant(at)?;

@@ -12,6 +12,7 @@ pub use super::futex::*;
 pub use super::identity::*;
 pub use super::io::*;
 pub use super::limits::*;
+pub use super::locks::flock;
 pub use super::machine::*;
 pub use super::madvise::*;
 pub use super::memory_files::*;

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use abi::Errno;
 use abi::file::*;
 
-use super::{Call, Outcome};
+use super::{Call, Outcome, locks};
 use crate::fs::content::Content;
 use crate::fs::page_cache::{PAGE, PageCache};
 use crate::fs::{MAX_FILES, OpenFile, Opened, pipe as pipes};
@@ -75,9 +75,8 @@ pub fn fcntl(call: &mut Call<'_>) -> Outcome {
             file.set_flags(argument as u32);
             Ok(0)
         }
-        F_GETLK => no_lock(argument),
-        // Every lock is granted.
-        F_SETLK | F_SETLKW | F_SETOWN | F_GETOWN => Ok(0),
+        F_GETLK | F_SETLK | F_SETLKW | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW => locks::fcntl(call, &file),
+        F_SETOWN | F_GETOWN => Ok(0),
         F_GETPIPE_SZ if file.node().kind() == S_IFIFO => Ok(pipes::CAPACITY as u64),
         F_SETPIPE_SZ if file.node().kind() == S_IFIFO => pipe_size(&file, argument),
         F_GETPIPE_SZ | F_SETPIPE_SZ => Err(Errno::EBADF),
@@ -104,12 +103,6 @@ fn pages(file: &OpenFile) -> Result<&Arc<PageCache>, Errno> {
     file.node().content().and_then(Content::pages).ok_or(Errno::EINVAL)
 }
 
-/// Writes to a `struct flock` that nothing is locked.
-fn no_lock(at: u64) -> Outcome {
-    const F_UNLCK: u16 = 2;
-    user::write(at, &F_UNLCK).map(|()| 0)
-}
-
 /// Handles F_SETPIPE_SZ. The size does not change. A pipe that holds more bytes than the wanted size returns
 /// EBUSY.
 fn pipe_size(file: &OpenFile, wanted: u64) -> Outcome {
@@ -121,9 +114,11 @@ fn pipe_size(file: &OpenFile, wanted: u64) -> Outcome {
     }
 }
 
-/// Handles flock: every lock is granted.
-pub fn flock(call: &mut Call<'_>) -> Outcome {
-    call.file(0).map(|_| 0)
+/// Sets or clears a flag of an open file, as the number at `at` says.
+fn set_flag(file: &OpenFile, flag: u32, at: u64) -> Result<(), Errno> {
+    let on: i32 = user::read(at)?;
+    file.set_flags(if on != 0 { file.flags() | flag } else { file.flags() & !flag });
+    Ok(())
 }
 
 pub fn ioctl(call: &mut Call<'_>) -> Outcome {
@@ -134,10 +129,9 @@ pub fn ioctl(call: &mut Call<'_>) -> Outcome {
             let waiting = content.waiting(*file.position.lock());
             user::write(argument, &(waiting.min(i32::MAX as u64) as i32))?;
         }
-        FIONBIO => {
-            let on: i32 = user::read(argument)?;
-            file.set_flags(if on != 0 { file.flags() | O_NONBLOCK } else { file.flags() & !O_NONBLOCK });
-        }
+        FIONBIO => set_flag(&file, O_NONBLOCK, argument)?,
+        // SIGIO is never sent.
+        FIOASYNC => set_flag(&file, O_ASYNC, argument)?,
         FIOCLEX => call.files().set_close_on_exec(call.int(0), true)?,
         FIONCLEX => call.files().set_close_on_exec(call.int(0), false)?,
         _ => return Err(Errno::ENOTTY),

@@ -138,11 +138,18 @@ pub fn setresgid(call: &mut Call<'_>) -> Outcome {
     stays_root(call, 3)
 }
 
-/// Sets the further groups, of which there are none.
+/// Sets the further groups. Root's own is no further one.
 pub fn setgroups(call: &mut Call<'_>) -> Outcome {
-    match call.int(0) {
-        0 => Ok(0),
-        1..=65_536 => Err(Errno::EPERM),
-        _ => Err(Errno::EINVAL),
+    const MOST: u64 = 65_536;
+    let count = call.arg(0) as u32 as u64;
+    if count > MOST {
+        return Err(Errno::EINVAL);
     }
+    for index in 0..count {
+        let group: u32 = user::read(call.arg(1).wrapping_add(index * 4))?;
+        if group != 0 {
+            return Err(Errno::EPERM);
+        }
+    }
+    Ok(0)
 }

@@ -22,6 +22,7 @@ mod futex;
 mod identity;
 mod io;
 mod limits;
+mod locks;
 mod machine;
 mod madvise;
 mod map_file;

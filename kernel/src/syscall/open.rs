@@ -4,6 +4,7 @@ use abi::Errno;
 use abi::file::{
     AT_FDCWD, CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, O_ACCMODE, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL,
     O_LARGEFILE, O_NOFOLLOW, O_PATH, O_RDONLY, O_TMPFILE, O_TRUNC, O_WRONLY, S_IFDIR, S_IFLNK, S_IFREG,
+    S_IFSOCK,
 };
 use percore::pin;
 
@@ -96,6 +97,7 @@ fn permit(node: &Node, flags: u32) -> Result<(), Errno> {
         S_IFDIR => Ok(()),
         _ if flags & O_DIRECTORY != 0 && flags & O_TMPFILE != O_TMPFILE => Err(Errno::ENOTDIR),
         S_IFLNK if flags & O_PATH == 0 => Err(Errno::ELOOP),
+        S_IFSOCK if flags & O_PATH == 0 => Err(Errno::ENXIO),
         _ => Ok(()),
     }
 }

@@ -1,27 +1,52 @@
-//! Sockets: pairs of connected ones of the Unix domain.
+//! Sockets: connections of the Unix domain, and of the Internet domains within the guest.
+
+use alloc::vec::Vec;
 
 use abi::Errno;
-use abi::file::{IoVec, O_CLOEXEC, O_NONBLOCK};
+use abi::file::{O_CLOEXEC, O_NONBLOCK, S_IFSOCK};
 use abi::socket::*;
+use percore::pin;
 
 use super::io::raise_sigpipe;
 use super::{Call, Outcome, transfer};
+use crate::bytes::prefix;
 use crate::fs::buffers::Buffers;
-use crate::fs::{OpenFile, Opened, socket};
-use crate::mm::user;
+use crate::fs::node::NodeRef;
+use crate::fs::pipe::CAPACITY;
+use crate::fs::socket::{self, Address, Domain};
+use crate::fs::{OpenFile, Opened, tree};
+use crate::mm::{fallible, user};
 
-/// Makes two sockets that are connected.
-pub fn socketpair(call: &mut Call<'_>) -> Outcome {
-    let (domain, kind, protocol) = (call.arg(0) as u32, call.arg(1) as u32, call.int(2));
+/// The most bytes of an address.
+const ADDRESS_BYTES: usize = 128;
+
+/// Opens a socket.
+pub fn socket(call: &mut Call<'_>) -> Outcome {
+    let (domain, flags) = kind(call)?;
+    Ok(call.files().add(socket::open(domain, flags & O_NONBLOCK)?, 0, flags & O_CLOEXEC != 0)? as u64)
+}
+
+/// Returns the domain and the flags of arguments 0 to 2.
+fn kind(call: &Call<'_>) -> Result<(Domain, u32), Errno> {
+    let (kind, protocol) = (call.arg(1) as u32, call.arg(2) as u32);
     let (flags, kind) = (kind & !SOCK_TYPE_MASK, kind & SOCK_TYPE_MASK);
     if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
-    match (domain, kind) {
-        (AF_UNIX, SOCK_STREAM) if protocol == 0 || protocol == AF_UNIX as i32 => {}
-        (AF_UNIX, SOCK_STREAM) => return Err(Errno::EPROTONOSUPPORT),
-        (AF_UNIX, _) => return Err(Errno::ESOCKTNOSUPPORT),
-        _ => return Err(Errno::EAFNOSUPPORT),
+    let domain = Domain::of(call.arg(0) as u32).ok_or(Errno::EAFNOSUPPORT)?;
+    let own_protocol = if domain == Domain::Unix { AF_UNIX } else { IPPROTO_TCP };
+    match kind {
+        SOCK_STREAM if protocol == 0 || protocol == own_protocol => Ok((domain, flags)),
+        SOCK_STREAM => Err(Errno::EPROTONOSUPPORT),
+        _ => Err(Errno::ESOCKTNOSUPPORT),
+    }
+}
+
+/// Makes two sockets that are connected.
+pub fn socketpair(call: &mut Call<'_>) -> Outcome {
+    let (domain, flags) = kind(call)?;
+    if domain != Domain::Unix {
+        return Err(Errno::EOPNOTSUPP);
     }
     let close_on_exec = flags & O_CLOEXEC != 0;
     let [first, second] = socket::pair(flags & O_NONBLOCK)?;
@@ -35,6 +60,81 @@ pub fn socketpair(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
+/// Reads the address in arguments 1 and 2.
+fn address(call: &Call<'_>, domain: Domain) -> Result<Address, Errno> {
+    let len = usize::try_from(call.int(2)).ok().filter(|&len| len <= ADDRESS_BYTES).ok_or(Errno::EINVAL)?;
+    let mut bytes: Vec<u8> = fallible::zeroes(len)?;
+    user::copy_in(&mut bytes, call.arg(1))?;
+    Address::parse(domain, &bytes)
+}
+
+pub fn bind(call: &mut Call<'_>) -> Outcome {
+    let file = call.file_in_use(0)?;
+    let socket = socket::of(&file)?;
+    let address = address(call, socket.domain())?;
+    if !address.is_here() {
+        return Err(if socket.domain() == Domain::Unix { Errno::EINVAL } else { Errno::EADDRNOTAVAIL });
+    }
+    let name = address.path().map(|path| make_name(call, path)).transpose()?;
+    socket.bind(address, name).map(|()| 0)
+}
+
+/// Makes the file of a Unix socket's address.
+fn make_name(call: &Call<'_>, path: &[u8]) -> Result<NodeRef, Errno> {
+    let mode = call.fs_context().masked(0o777);
+    let pin = pin();
+    tree::make_special(&call.find(path, &pin, false)?, mode, socket::name()).map_err(|error| match error {
+        Errno::EEXIST => Errno::EADDRINUSE,
+        error => error,
+    })
+}
+
+pub fn listen(call: &mut Call<'_>) -> Outcome {
+    let file = call.file_in_use(0)?;
+    // A number below zero is a large one.
+    socket::of(&file)?.listen(call.arg(1) as u32 as usize).map(|()| 0)
+}
+
+pub fn connect(call: &mut Call<'_>) -> Outcome {
+    let file = call.file_in_use(0)?;
+    let socket = socket::of(&file)?;
+    let address = address(call, socket.domain())?;
+    if !address.is_here() {
+        return Err(if socket.domain() == Domain::Unix { Errno::EINVAL } else { Errno::ENETUNREACH });
+    }
+    let name = match address.path() {
+        Some(path) => {
+            let node = call.find(path, &pin(), true)?.existing()?.clone();
+            Some(node).filter(|node| node.kind() == S_IFSOCK).ok_or(Errno::ECONNREFUSED).map(Some)?
+        }
+        None => None,
+    };
+    socket.connect(&address, name.as_ref(), file.may_wait()).map(|()| 0)
+}
+
+pub fn accept(call: &mut Call<'_>) -> Outcome {
+    accept_with(call, 0)
+}
+
+pub fn accept4(call: &mut Call<'_>) -> Outcome {
+    accept_with(call, call.arg(3) as u32)
+}
+
+fn accept_with(call: &Call<'_>, flags: u32) -> Outcome {
+    if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let file = call.file_in_use(0)?;
+    let accepted = socket::of(&file)?.accept(file.may_wait(), flags & O_NONBLOCK)?;
+    let accepted = Opened::new(accepted).ok_or(Errno::EBADF)?;
+    let number = call.files().reserve(0)?;
+    if call.arg(1) != 0 {
+        let peer = accepted.get().ok_or(Errno::EBADF).and_then(socket::of)?.peer()?;
+        write_address(&peer, call.arg(1), call.arg(2))?;
+    }
+    Ok(number.fill(accepted, flags & O_CLOEXEC != 0) as u64)
+}
+
 /// Ends one direction or both.
 pub fn shutdown(call: &mut Call<'_>) -> Outcome {
     let file = call.file_in_use(0)?;
@@ -44,20 +144,19 @@ pub fn shutdown(call: &mut Call<'_>) -> Outcome {
         return Err(Errno::EINVAL);
     }
     if how != SHUT_WR {
-        socket.end_incoming();
+        socket.end_incoming()?;
     }
     if how != SHUT_RD {
-        socket.end_outgoing();
+        socket.end_outgoing()?;
     }
     Ok(0)
 }
 
 pub fn sendto(call: &mut Call<'_>) -> Outcome {
     let file = call.file_in_use(0)?;
-    // A pair is connected, so Linux refuses an address.
+    let socket = socket::of(&file)?;
     if call.arg(4) != 0 {
-        socket::of(&file)?;
-        return Err(Errno::EISCONN);
+        return Err(if socket.is_connected() { Errno::EISCONN } else { Errno::EOPNOTSUPP });
     }
     send(&file, &mut Buffers::one(call.arg(1), call.arg(2))?, call.arg(3) as u32)
 }
@@ -65,17 +164,18 @@ pub fn sendto(call: &mut Call<'_>) -> Outcome {
 pub fn recvfrom(call: &mut Call<'_>) -> Outcome {
     let file = call.file_in_use(0)?;
     let done = receive(&file, &mut Buffers::one(call.arg(1), call.arg(2))?, call.arg(3) as u32)?;
-    if call.arg(4) != 0 {
-        write_address(0, call.arg(5))?;
+    if call.arg(4) != 0 && call.arg(5) != 0 {
+        // A stream names no sender.
+        user::write(call.arg(5), &0_u32)?;
     }
     Ok(done)
 }
 
 pub fn sendmsg(call: &mut Call<'_>) -> Outcome {
     let (file, message) = (call.file_in_use(0)?, user::read::<MsgHdr>(call.arg(1))?);
-    socket::of(&file)?;
+    let socket = socket::of(&file)?;
     if message.name != 0 && message.name_len != 0 {
-        return Err(Errno::EISCONN);
+        return Err(if socket.is_connected() { Errno::EISCONN } else { Errno::EOPNOTSUPP });
     }
     if message.control != 0 && message.control_len != 0 {
         return Err(Errno::EOPNOTSUPP);
@@ -116,55 +216,68 @@ fn receive(file: &OpenFile, buffers: &mut Buffers, flags: u32) -> Outcome {
     Ok(done as u64)
 }
 
-/// Returns the address of a socket without a name: its domain.
+/// Returns the socket's own address.
 pub fn getsockname(call: &mut Call<'_>) -> Outcome {
-    socket::of(&*call.file_in_use(0)?)?;
-    write_address(call.arg(1), call.arg(2))
+    let file = call.file_in_use(0)?;
+    write_address(&socket::of(&file)?.local(), call.arg(1), call.arg(2))
 }
 
+/// Returns the address of the other side.
 pub fn getpeername(call: &mut Call<'_>) -> Outcome {
-    getsockname(call)
+    let file = call.file_in_use(0)?;
+    write_address(&socket::of(&file)?.peer()?, call.arg(1), call.arg(2))
 }
 
-/// Writes the address of a socket without a name, as far as there is room, and its length.
-fn write_address(address: u64, length: u64) -> Outcome {
-    const DOMAIN: [u8; 2] = (AF_UNIX as u16).to_le_bytes();
+/// Writes an address, as far as there is room, and its length.
+fn write_address(address: &Address, to: u64, length: u64) -> Outcome {
     let room = u32::try_from(user::read::<i32>(length)?).map_err(|_| Errno::EINVAL)?;
-    if address != 0 {
-        user::copy_out(address, crate::bytes::prefix(&DOMAIN, room.into()))?;
-        user::write(length, &(DOMAIN.len() as u32))?;
-    } else {
-        user::write(length, &0_u32)?;
-    }
+    address.with_bytes(|bytes| {
+        user::copy_out(to, prefix(bytes, room.into()))?;
+        user::write(length, &(bytes.len() as u32))
+    })??;
     Ok(0)
 }
 
 pub fn getsockopt(call: &mut Call<'_>) -> Outcome {
-    socket::of(&*call.file_in_use(0)?)?;
+    let file = call.file_in_use(0)?;
+    let socket = socket::of(&file)?;
     let value: u32 = match (call.arg(1) as u32, call.arg(2) as u32) {
         (SOL_SOCKET, SO_TYPE) => SOCK_STREAM,
-        (SOL_SOCKET, SO_DOMAIN) => AF_UNIX,
-        (SOL_SOCKET, SO_ERROR | SO_PROTOCOL | SO_ACCEPTCONN) => 0,
-        (SOL_SOCKET, SO_SNDBUF | SO_RCVBUF) => crate::fs::pipe::CAPACITY as u32,
-        (SOL_SOCKET, _) => return Err(Errno::ENOPROTOOPT),
+        (SOL_SOCKET, SO_DOMAIN) => socket.domain().number(),
+        (SOL_SOCKET, SO_PROTOCOL) if socket.domain() != Domain::Unix => IPPROTO_TCP,
+        (SOL_SOCKET, SO_ACCEPTCONN) => socket.listens().into(),
+        (SOL_SOCKET, SO_ERROR | SO_PROTOCOL) => 0,
+        (SOL_SOCKET, SO_SNDBUF | SO_RCVBUF) => CAPACITY as u32,
+        (level, option) if has_no_effect(level, option) => 0,
+        (SOL_SOCKET | IPPROTO_TCP | IPPROTO_IPV6, _) => return Err(Errno::ENOPROTOOPT),
         _ => return Err(Errno::EOPNOTSUPP),
     };
     let room = u32::try_from(user::read::<i32>(call.arg(4))?).map_err(|_| Errno::EINVAL)?;
     let bytes = value.to_le_bytes();
-    let shown = crate::bytes::prefix(&bytes, room.into());
+    let shown = prefix(&bytes, room.into());
     user::copy_out(call.arg(3), shown)?;
     user::write(call.arg(4), &(shown.len() as u32))?;
     Ok(0)
 }
 
-pub fn setsockopt(call: &mut Call<'_>) -> Outcome {
-    socket::of(&*call.file_in_use(0)?)?;
-    match (call.arg(1) as u32, call.arg(2) as u32) {
-        // Sizes are advice.
-        (SOL_SOCKET, SO_SNDBUF | SO_RCVBUF) => Ok(0),
-        (SOL_SOCKET, _) => Err(Errno::ENOPROTOOPT),
-        _ => Err(Errno::EOPNOTSUPP),
+/// Returns whether an option makes no difference for connections within one machine.
+fn has_no_effect(level: u32, option: u32) -> bool {
+    match level {
+        SOL_SOCKET => {
+            matches!(option, SO_REUSEADDR | SO_REUSEPORT | SO_KEEPALIVE | SO_LINGER | SO_SNDBUF | SO_RCVBUF)
+        }
+        IPPROTO_TCP => matches!(option, TCP_NODELAY | TCP_CORK..=TCP_QUICKACK | TCP_USER_TIMEOUT),
+        IPPROTO_IPV6 => option == IPV6_V6ONLY,
+        _ => false,
     }
 }
 
-const _: () = assert!(size_of::<IoVec>() == 16);
+pub fn setsockopt(call: &mut Call<'_>) -> Outcome {
+    let file = call.file_in_use(0)?;
+    socket::of(&file)?;
+    match (call.arg(1) as u32, call.arg(2) as u32) {
+        (level, option) if has_no_effect(level, option) => Ok(0),
+        (SOL_SOCKET | IPPROTO_TCP | IPPROTO_IPV6, _) => Err(Errno::ENOPROTOOPT),
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}

@@ -1,0 +1,276 @@
+//! Locks of files: POSIX's for ranges of bytes, those of open files for ranges, and `flock`'s for whole files
+//! (fcntl(2), flock(2)).
+//!
+//! | lock | owner | released by |
+//! |---|---|---|
+//! | POSIX | the table of descriptors | its owner, the close of any descriptor of the file in that table, the table's end |
+//! | open file (OFD) | the open file | its owner, the close of the last descriptor |
+//! | `flock` | the open file | the same |
+//!
+//! POSIX and OFD locks exclude each other, and `flock`'s exclude themselves only. The locks of a file are in
+//! one of 64 lists, by the node's address: the owner of a lock keeps the node.
+//!
+//! 1. The locks of one owner on one file do not overlap, and those that touch and are of one kind are one.
+//! 2. An owner is named by an address, which it has until its locks are released.
+//! 3. A waiter for a POSIX lock names the owner that it waits for in [`WAITERS`] before it sleeps. The waiter
+//!    that closes a circle finds it. The entry goes, under the lock of the file's list, when the waiter has
+//!    its lock, and when that owner changes its locks on the file: the waiter then looks again.
+//!
+//! Lock order: a list, then `WAITERS`.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use abi::Errno;
+use sync::SpinLock;
+
+use super::node::NodeRef;
+use crate::mm::fallible;
+use crate::sched::WaitQueue;
+
+/// The end of a range that goes on to the end of any file.
+pub const FOREVER: u64 = i64::MAX as u64 + 1;
+
+const LISTS: usize = 64;
+
+/// The kind of a lock, which says what owns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// POSIX's, of a table of descriptors.
+    Posix,
+    /// For ranges, of an open file.
+    OpenFile,
+    /// For the whole file, of an open file.
+    Flock,
+}
+
+/// An owner of locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The kind of its locks.
+    pub kind: Kind,
+    /// Its address.
+    pub address: usize,
+    /// The number of the process that takes them.
+    pub pid: u32,
+}
+
+/// A lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Lock {
+    node: usize,
+    /// The owner.
+    pub owner: Owner,
+    /// Set if it excludes all other owners, and not only exclusive locks.
+    pub is_exclusive: bool,
+    /// The first byte.
+    pub start: u64,
+    /// The end.
+    pub end: u64,
+}
+
+struct List {
+    locks: SpinLock<Vec<Lock>>,
+    released: WaitQueue,
+}
+
+static ALL: [List; LISTS] =
+    [const { List { locks: SpinLock::new(Vec::new()), released: WaitQueue::new() } }; LISTS];
+
+/// The tables that wait for POSIX locks.
+static WAITERS: SpinLock<Vec<Waiter>> = SpinLock::new(Vec::new());
+
+/// Their number. Relaxed: it changes for a file with the lock of the file's list, and is read with that.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// A table that waits for a POSIX lock, and the owner that it waits for.
+struct Waiter {
+    address: usize,
+    node: usize,
+    owner: usize,
+}
+
+impl Kind {
+    fn excludes(self, other: Kind) -> bool {
+        (self == Kind::Flock) == (other == Kind::Flock)
+    }
+}
+
+impl Owner {
+    fn is(&self, other: &Owner) -> bool {
+        self.kind == other.kind && self.address == other.address
+    }
+}
+
+impl Lock {
+    /// Creates a lock of `node`, which nothing has yet.
+    pub fn new(node: &NodeRef, owner: Owner, is_exclusive: bool, (start, end): (u64, u64)) -> Self {
+        Self { node: address(node), owner, is_exclusive, start, end }
+    }
+
+    fn overlaps(&self, other: &Lock) -> bool {
+        self.node == other.node && self.start < other.end && other.start < self.end
+    }
+
+    fn excludes(&self, other: &Lock) -> bool {
+        self.overlaps(other)
+            && self.owner.kind.excludes(other.owner.kind)
+            && !self.owner.is(&other.owner)
+            && (self.is_exclusive || other.is_exclusive)
+    }
+
+    fn is_of(&self, node: usize, owner: &Owner) -> bool {
+        self.node == node && self.owner.is(owner)
+    }
+}
+
+fn address(node: &NodeRef) -> usize {
+    core::ptr::from_ref(&**node).addr()
+}
+
+fn list(node: usize) -> &'static List {
+    #[allow(clippy::indexing_slicing)] // the remainder is an index
+    &ALL[node / 64 % LISTS]
+}
+
+/// Returns the first lock that excludes `wanted`, if there is one.
+pub fn find(wanted: &Lock) -> Option<Lock> {
+    let locks = list(wanted.node).locks.lock();
+    locks.iter().filter(|lock| lock.excludes(wanted)).min_by_key(|lock| lock.start).copied()
+}
+
+/// Takes a lock, in place of those of its owner in its range. Waits for the others if it may.
+///
+/// # Errors
+/// EAGAIN if it may not wait, EDEADLK if the owners would wait for each other for ever, EINTR, ENOLCK without
+/// memory.
+pub fn take(wanted: &Lock, wait: bool) -> Result<(), Errno> {
+    let List { locks, released } = list(wanted.node);
+    if wanted.owner.kind == Kind::Flock {
+        // As in Linux, a lock is given up before another one is waited for.
+        remove(wanted)?;
+    }
+    let taken = released.attempt(wait, || {
+        let mut locks = locks.lock();
+        match locks.iter().find(|lock| lock.excludes(wanted)) {
+            Some(blocking) if wait => wait_for(wanted, &blocking.owner).err().map(Err),
+            Some(_) => None,
+            None => Some(replace(&mut locks, wanted, Some(wanted.is_exclusive))),
+        }
+    });
+    if taken.is_err() && wait {
+        forget_waiters(|waiter| waiter.address == wanted.owner.address);
+    }
+    taken??;
+    // A lock that has become shared may let others in.
+    released.wake_all();
+    Ok(())
+}
+
+/// Removes the locks of an owner in the range of `wanted`.
+///
+/// # Errors
+/// ENOLCK if a lock cannot be split without memory.
+pub fn remove(wanted: &Lock) -> Result<(), Errno> {
+    let List { locks, released } = list(wanted.node);
+    replace(&mut locks.lock(), wanted, None)?;
+    released.wake_all();
+    Ok(())
+}
+
+/// Removes all locks of an owner on a file.
+pub fn remove_all(node: &NodeRef, owner: &Owner) {
+    let node = address(node);
+    let List { locks, released } = list(node);
+    {
+        let mut locks = locks.lock();
+        locks.retain(|lock| !lock.is_of(node, owner));
+        forget_waiters(|waiter| waiter.owner == owner.address && waiter.node == node);
+    }
+    released.wake_all();
+}
+
+/// Removes all locks of an owner.
+pub fn remove_all_of(owner: &Owner) {
+    for one in &ALL {
+        let List { locks, released } = one;
+        let mut locks = locks.lock();
+        let before = locks.len();
+        locks.retain(|lock| !lock.owner.is(owner));
+        let changed = locks.len() != before;
+        if changed {
+            forget_waiters(|waiter| waiter.owner == owner.address && core::ptr::eq(list(waiter.node), one));
+        }
+        drop(locks);
+        if changed {
+            released.wake_all();
+        }
+    }
+}
+
+/// Replaces the locks of an owner in the range of `wanted` by one lock, or by none.
+fn replace(locks: &mut Vec<Lock>, wanted: &Lock, exclusive: Option<bool>) -> Result<(), Errno> {
+    // One may be split in two, and one is added. After this nothing fails.
+    locks.try_reserve(2).map_err(|_| Errno::ENOLCK)?;
+    let mut new = Lock { is_exclusive: exclusive.unwrap_or_default(), ..*wanted };
+    let mut at = 0;
+    while let Some(old) = locks.get(at).copied() {
+        let is_mine = old.is_of(wanted.node, &wanted.owner);
+        let touches = old.start <= new.end && new.start <= old.end;
+        if is_mine && touches && exclusive == Some(old.is_exclusive) {
+            (new.start, new.end) = (new.start.min(old.start), new.end.max(old.end));
+            locks.swap_remove(at);
+        } else if is_mine && old.overlaps(&new) {
+            locks.swap_remove(at);
+            // The rest of it does not overlap, so it is passed over when the loop gets there.
+            let left = [(old.start, old.end.min(new.start)), (old.start.max(new.end), old.end)];
+            let parts = left.into_iter().filter(|(start, end)| start < end);
+            locks.extend(parts.map(|(start, end)| Lock { start, end, ..old }));
+        } else {
+            at += 1;
+        }
+    }
+    if exclusive.is_some() {
+        locks.push(new);
+    }
+    let me = wanted.owner.address;
+    forget_waiters(|waiter| waiter.address == me || waiter.owner == me && waiter.node == wanted.node);
+    Ok(())
+}
+
+/// Removes entries of [`WAITERS`].
+fn forget_waiters(is_over: impl Fn(&Waiter) -> bool) {
+    if WAITING.load(Ordering::Relaxed) > 0 {
+        let mut waiters = WAITERS.lock();
+        waiters.retain(|waiter| !is_over(waiter));
+        WAITING.store(waiters.len(), Ordering::Relaxed);
+    }
+}
+
+/// Notes that the owner of a POSIX lock waits for another one.
+///
+/// # Errors
+/// EDEADLK if that one waits for this one, perhaps by way of others. ENOLCK without memory.
+fn wait_for(wanted: &Lock, blocking: &Owner) -> Result<(), Errno> {
+    if wanted.owner.kind != Kind::Posix || blocking.kind != Kind::Posix {
+        return Ok(());
+    }
+    let me = wanted.owner.address;
+    let mut waiters = WAITERS.lock();
+    waiters.retain(|waiter| waiter.address != me);
+    let mut next = Some(blocking.address);
+    // No longer than the list: a circle without this owner would have been found by another.
+    for _ in 0..=waiters.len() {
+        match next {
+            Some(owner) if owner == me => return Err(Errno::EDEADLK),
+            Some(owner) => {
+                next = waiters.iter().find(|waiter| waiter.address == owner).map(|waiter| waiter.owner)
+            }
+            None => break,
+        }
+    }
+    let waiter = Waiter { address: me, node: wanted.node, owner: blocking.address };
+    let pushed = fallible::push(&mut waiters, waiter).map_err(|_| Errno::ENOLCK);
+    WAITING.store(waiters.len(), Ordering::Relaxed);
+    pushed
+}
