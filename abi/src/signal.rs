@@ -59,6 +59,10 @@ constants! { i32:
     SS_DISABLE = 2, "There is no alternate stack.";
     SS_AUTODISARM = i32::MIN, "There is none while a handler runs.";
     SI_USER = 0, "Sent by kill().";
+    SI_TIMER = -2, "Sent by a timer.";
+    SIGEV_SIGNAL = 0, "A timer sends a signal.";
+    SIGEV_NONE = 1, "A timer sends none.";
+    SIGEV_THREAD_ID = 4, "A timer sends a signal to one thread.";
     SI_KERNEL = 0x80, "Sent by the kernel.";
     SI_QUEUE = -1, "Sent by sigqueue().";
     SI_TKILL = -6, "Sent by tgkill().";
@@ -108,6 +112,20 @@ plain! {
         pub padding: u32,
         /// Bytes.
         pub size: u64,
+    }
+
+    /// `struct sigevent`: what a timer does.
+    pub struct Sigevent {
+        /// `si_value` of the signal.
+        pub value: u64,
+        /// The signal.
+        pub signo: i32,
+        /// `SIGEV_*`.
+        pub notify: i32,
+        /// The thread, for SIGEV_THREAD_ID.
+        pub tid: i32,
+        /// Zero.
+        pub padding: [u32; 11],
     }
 
     /// `siginfo_t`, for all that fits three words after the head.

@@ -11,6 +11,7 @@ constants! { u32:
     IPV6_V6ONLY = 26, "No connections of version 4.";
     TCP_NODELAY = 1, "Send at once.";
     TCP_CORK = 3, "Send full packets only.";
+    TCP_KEEPIDLE = 4, "When to ask whether the other side is there.";
     TCP_QUICKACK = 12, "Acknowledge at once.";
     TCP_USER_TIMEOUT = 18, "How long bytes may be on their way.";
     SOCK_STREAM = 1, "Bytes in order.";
@@ -26,7 +27,6 @@ constants! { u32:
     SO_RCVBUF = 8, "Bytes that can be on their way in.";
     SO_KEEPALIVE = 9, "Ask whether the other side is there.";
     SO_LINGER = 13, "Close waits until bytes have arrived.";
-    SO_REUSEPORT = 15, "Several sockets may listen at an address.";
     SO_ACCEPTCONN = 30, "Whether it listens.";
     SO_PROTOCOL = 38, "The protocol.";
     SO_DOMAIN = 39, "The domain.";

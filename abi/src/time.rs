@@ -21,6 +21,15 @@ plain! {
         pub microseconds: i64,
     }
 
+    /// The same in microseconds, for `setitimer`.
+    #[derive(Default)]
+    pub struct Itimerval {
+        /// The period, or zero for a single shot.
+        pub interval: Timeval,
+        /// Time to the next expiry.
+        pub value: Timeval,
+    }
+
     /// An interval timer's setting.
     #[derive(Default)]
     pub struct Itimerspec {
@@ -46,6 +55,28 @@ impl Timespec {
             return None;
         }
         Some((self.seconds as u64).saturating_mul(1_000_000_000).saturating_add(self.nanoseconds as u64))
+    }
+}
+
+impl Timeval {
+    /// Returns the time that is `nanoseconds` after zero, to the microsecond before.
+    pub const fn from_ns(nanoseconds: u64) -> Self {
+        Self {
+            seconds: (nanoseconds / 1_000_000_000) as i64,
+            microseconds: (nanoseconds % 1_000_000_000 / 1000) as i64,
+        }
+    }
+
+    /// Returns the nanoseconds since zero, saturating, or `None` for a time that Linux calls invalid.
+    pub const fn to_ns(self) -> Option<u64> {
+        if self.seconds < 0 || self.microseconds < 0 || self.microseconds >= 1_000_000 {
+            return None;
+        }
+        Some(
+            (self.seconds as u64)
+                .saturating_mul(1_000_000_000)
+                .saturating_add(self.microseconds as u64 * 1000),
+        )
     }
 }
 

@@ -104,6 +104,28 @@ static void states_and_changes(void) {
     close(file), close(folder), close(other[0]), close(list);
 }
 
+/* A reader that takes all until there is no more sees one change. An end is told without being asked for. */
+static void ends_and_echoes(void) {
+    int mine = epoll_create1(0), file = eventfd(0, EFD_NONBLOCK), both[2], seen = 0;
+    control(mine, EPOLL_CTL_ADD, file, EPOLLIN | EPOLLOUT | EPOLLET, 1);
+    struct epoll_event event;
+    for (int i = 0; i < 50 && epoll_wait(mine, &event, 1, 0) == 1; i++, seen++) {
+        eventfd_t value;
+        if (read(file, &value, sizeof value) > 0)
+            exit(1);
+    }
+    printf("changes of nothing: %d\n", seen);
+    close(file);
+    if (pipe(both) < 0)
+        exit(1);
+    tell("asks for nothing", control(mine, EPOLL_CTL_ADD, both[0], 0, 2));
+    put(both[1], "x");
+    look("bytes", mine);
+    close(both[1]);
+    look("the end", mine);
+    close(both[0]), close(mine);
+}
+
 static void lists_in_lists(void) {
     int outer = epoll_create1(0), inner = epoll_create1(0), both[2];
     if (pipe(both) < 0)
@@ -247,6 +269,7 @@ static void signals(void) {
 
 int main(void) {
     states_and_changes();
+    ends_and_echoes();
     lists_in_lists();
     many();
     counters();

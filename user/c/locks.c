@@ -145,6 +145,102 @@ static void flocks(void) {
     flock(file, LOCK_UN);
 }
 
+/* A lock that is held already is not given away, though another process waits for it. */
+static void want(void) {
+    int own = open(path, O_RDWR);
+    for (;;) {
+        flock(own, LOCK_EX);
+        flock(own, LOCK_UN);
+    }
+}
+
+static void held(void) {
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0)
+        want();
+    long lost = 0;
+    flock(file, LOCK_EX);
+    for (int i = 0; i < 2000; i++)
+        lost += flock(file, LOCK_EX | LOCK_NB) != 0;
+    printf("lost while held: %ld\n", lost);
+    flock(file, LOCK_UN);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+static void *sleep_for_ever(void *unused) {
+    for (;;)
+        pause();
+    return unused;
+}
+
+/* The last descriptor takes a lock along, whatever other threads and children did with the table. */
+static void last_descriptors(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, sleep_for_ever, NULL);
+    long failed = 0;
+    for (int i = 0; i < 20; i++) {
+        int fd = open(path, O_RDWR);
+        if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+            failed++;
+        dup2(0, 100 + i * 16);
+        pid_t pid = fork();
+        if (pid == 0)
+            _exit(0);
+        close(fd);
+        waitpid(pid, NULL, 0);
+    }
+    printf("after threads, forks and larger tables: %ld\n", failed);
+}
+
+static void look(void) {
+    show("its lock", file, F_GETLK, F_WRLCK, 0, 1);
+    show("that of the closed one", file, F_GETLK, F_WRLCK, 1, 1);
+}
+
+/* An exec keeps POSIX locks, also one by a process with threads, except those of files that it closes. */
+static void executed(void) {
+    int ready[2];
+    char byte;
+    if (pipe(ready) < 0)
+        exit(1);
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char number[8];
+        pthread_t thread;
+        pthread_create(&thread, NULL, sleep_for_ever, NULL);
+        set(file, F_SETLK, F_WRLCK, 0, 1);
+        snprintf(number, sizeof number, "%d", ready[1]);
+        execl("/proc/self/exe", "again", number, (char *)NULL);
+        _exit(9);
+    }
+    if (read(ready[0], &byte, 1) != 1)
+        exit(1);
+    look();
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    pid = fork();
+    if (pid == 0) {
+        char number[8];
+        fcntl(file, F_SETFD, FD_CLOEXEC);
+        set(file, F_SETLK, F_WRLCK, 0, 1);
+        signal(SIGTERM, SIG_DFL);
+        pid_t child = fork();
+        if (child == 0)
+            sleep_for_ever(NULL);
+        snprintf(number, sizeof number, "%d", ready[1]);
+        execl("/proc/self/exe", "again", number, (char *)NULL);
+        _exit(9);
+    }
+    if (read(ready[0], &byte, 1) != 1)
+        exit(1);
+    look();
+    kill(0, SIGTERM);
+    waitpid(pid, NULL, 0);
+}
+
 static volatile int *shared;
 
 /* Each adds to a number that only the lock protects. */
@@ -244,7 +340,16 @@ static void killed(void) {
     waitpid(holder, NULL, 0);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 1) {
+        /* Executed: tells that, and keeps what it has. */
+        char byte = 'x';
+        if (write(atoi(argv[1]), &byte, 1) != 1)
+            return 1;
+        sleep_for_ever(NULL);
+    }
+    setpgid(0, 0);
+    signal(SIGTERM, SIG_IGN);
     unlink(path);
     file = open(path, O_RDWR | O_CREAT, 0600);
     shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -253,6 +358,9 @@ int main(void) {
     posix();
     open_files();
     flocks();
+    held();
+    executed();
+    last_descriptors();
     waits();
     circle();
     killed();

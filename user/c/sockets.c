@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -194,6 +195,48 @@ static void names(void) {
     close(server), close(client);
 }
 
+/* Connections that cannot be accepted yet are not lost, and a thread that accepts can be stopped. */
+static void *accept_one(void *fd) {
+    return (void *)(long)(accept(*(int *)fd, NULL, NULL) < 0 ? errno : 0);
+}
+
+static void limits(void) {
+    static int all[1100];
+    int fd = listener("127.0.0.1", 0), port = port_of(fd), count = 0;
+    int client = connected("127.0.0.1", port, 0);
+    struct rlimit few = {40, 0}, old;
+    getrlimit(RLIMIT_NOFILE, &old);
+    few.rlim_max = old.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &few);
+    while (count < 1100 && (all[count] = dup(0)) >= 0)
+        count++;
+    opened("no descriptor", accept(fd, NULL, NULL));
+    close(all[--count]);
+    int accepted = opened("one", accept(fd, NULL, NULL));
+    close(accepted);
+    while (count > 0)
+        close(all[--count]);
+    setrlimit(RLIMIT_NOFILE, &old);
+    close(client);
+    pthread_t thread;
+    void *error;
+    pthread_create(&thread, NULL, accept_one, &fd);
+    usleep(20000);
+    tell("stopped", shutdown(fd, SHUT_RDWR));
+    pthread_join(thread, &error);
+    printf("the thread: %s\n", strerror((int)(long)error));
+    opened("nothing listens", connected("127.0.0.1", port, 0));
+    close(fd);
+    int both[2];
+    char bytes[8];
+    socketpair(AF_UNIX, SOCK_STREAM, 0, both);
+    tell("before the end", write(both[0], "hello", 5));
+    tell("no more", shutdown(both[1], SHUT_RD));
+    tell("is there", read(both[1], bytes, sizeof bytes));
+    tell("and then", read(both[1], bytes, sizeof bytes));
+    close(both[0]), close(both[1]);
+}
+
 static int server, rounds;
 
 static void *serve(void *unused) {
@@ -259,6 +302,7 @@ int main(void) {
     both_ways();
     version6();
     names();
+    limits();
     processes();
     printf("done\n");
     return 0;

@@ -96,6 +96,11 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn timers() {
+                same($compiler, "timers", &["-c", "2"], &[], b"");
+            }
+
+            #[test]
             fn lists_of_files() {
                 same($compiler, "epoll", &["-c", "4"], &[], b"");
             }

@@ -25,6 +25,8 @@ pub fn populate(root: &NodeRef) -> Result<(), Errno> {
     if options::get().fail_alloc {
         tree::attach(dev, b"fail-alloc", &Node::file(Volume::System, 0o600, FailAlloc)?.into_static()?)?;
     }
+    // For `shm_open` and `sem_open`.
+    tree::attach(dev, b"shm", &Node::directory(Volume::Memory, 0o1777)?.into_static()?)?;
     let links: [(&[u8], &[u8]); 4] = [
         (b"fd", b"/proc/self/fd"),
         (b"stdin", b"/proc/self/fd/0"),

@@ -12,7 +12,7 @@
 
 use alloc::vec::Vec;
 use core::any::Any;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::Errno;
 use abi::file::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLONESHOT, EpollEvent, O_RDWR, POLLIN, POLLRDNORM};
@@ -23,19 +23,21 @@ use super::holders::Holders;
 use super::node::{Node, Volume};
 use super::open_file::OpenFile;
 use super::readiness;
-use crate::mm::fallible;
 use crate::mm::static_or_arc::StaticOrArc;
 
 /// The events that are reported, asked for or not.
 const ALWAYS: u32 = EPOLLERR | EPOLLHUP;
+/// The most files of a list, and lists of a list: a look visits all of them.
+const MOST: usize = 2048;
+const MOST_LISTS: usize = 8;
 /// The bits that are events, as in `poll`.
 const EVENTS: u32 = 0xffff;
 
 /// A list of files.
 pub struct Epoll {
     list: SpinLock<List>,
-    /// Set for good once it is in another list.
-    is_inner: AtomicBool,
+    /// The number of lists that it is in. It rises with `list` locked.
+    outer: AtomicUsize,
     holders: Holders,
 }
 
@@ -54,6 +56,8 @@ struct Entry {
     data: u64,
     /// The file's changes at the last report, if there was one.
     reported: Option<u64>,
+    /// Set if the file is a list.
+    is_list: bool,
 }
 
 /// Opens an empty list.
@@ -63,7 +67,7 @@ struct Entry {
 pub fn open(flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
     let epoll = Epoll {
         list: SpinLock::new(List { entries: Vec::new(), next: 0 }),
-        is_inner: AtomicBool::new(false),
+        outer: AtomicUsize::new(0),
         holders: Holders::new(),
     };
     OpenFile::new(Node::file(Volume::System, 0o600, epoll)?, O_RDWR | flags)
@@ -92,7 +96,7 @@ impl Entry {
         if wanted == 0 || self.events & EPOLLET != 0 && changes.is_some() && self.reported == changes {
             return None;
         }
-        let ready = u32::from(content.ready() as u16) & (wanted | ALWAYS);
+        let ready = u32::from(content.ready() as u16) & wanted;
         if ready == 0 {
             return None;
         }
@@ -106,7 +110,15 @@ impl Entry {
     fn is_ready(&self) -> bool {
         let ready = self.file.node().content().map_or(0, Content::ready);
         let wanted = self.events & EVENTS;
-        wanted != 0 && u32::from(ready as u16) & (wanted | ALWAYS) != 0
+        u32::from(ready as u16) & wanted != 0
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if let Some(inner) = of(&self.file).ok().filter(|_| self.is_list) {
+            inner.outer.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -114,30 +126,36 @@ impl Epoll {
     /// Adds a file.
     ///
     /// # Errors
-    /// EEXIST, ELOOP, ENOMEM.
+    /// EEXIST, ELOOP, ENOSPC if there are too many, ENOMEM.
     pub fn add(&self, fd: i32, file: StaticOrArc<OpenFile>, event: EpollEvent) -> Result<(), Errno> {
         let is_list = match of(&file) {
             Ok(inner) => inner.become_inner().map(|()| true)?,
             Err(_) => false,
         };
-        let entry = Entry { fd, events: event.events(), data: event.data(), reported: None, file };
+        let (events, data) = (event.events() | ALWAYS, event.data());
+        let entry = Entry { fd, events, data, reported: None, is_list, file };
         self.drop_closed();
         {
             let mut list = self.list.lock();
             // Under the lock, as in `become_inner`: of two lists that are put into each other one is refused.
-            if is_list && self.is_inner.load(Ordering::Relaxed) {
+            if is_list && self.outer.load(Ordering::Relaxed) > 0 {
                 return Err(Errno::ELOOP);
             }
             if list.entries.iter().any(|old| old.is(fd, &entry.file)) {
                 return Err(Errno::EEXIST);
             }
-            fallible::push(&mut list.entries, entry)?;
+            let lists = || list.entries.iter().filter(|entry| entry.is_list).count();
+            if list.entries.len() >= MOST || is_list && lists() >= MOST_LISTS {
+                return Err(Errno::ENOSPC);
+            }
+            list.entries.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            list.entries.push(entry);
         }
         readiness::changed();
         Ok(())
     }
 
-    /// Notes that it is in another list, for good.
+    /// Counts a list that it is in, until the entry there is dropped.
     ///
     /// # Errors
     /// ELOOP if it has a list itself.
@@ -147,7 +165,7 @@ impl Epoll {
             return Err(Errno::ELOOP);
         }
         // Relaxed: the lock of the list orders it.
-        self.is_inner.store(true, Ordering::Relaxed);
+        self.outer.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -159,7 +177,7 @@ impl Epoll {
         {
             let mut list = self.list.lock();
             let entry = list.entries.iter_mut().find(|old| old.is(fd, file)).ok_or(Errno::ENOENT)?;
-            (entry.events, entry.data, entry.reported) = (event.events(), event.data(), None);
+            (entry.events, entry.data, entry.reported) = (event.events() | ALWAYS, event.data(), None);
         }
         readiness::changed();
         Ok(())

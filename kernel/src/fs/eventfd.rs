@@ -51,7 +51,7 @@ impl State {
     fn take(&mut self, one: bool) -> Option<u64> {
         let taken = if one { self.count.min(1) } else { self.count };
         self.count -= taken;
-        self.changes += 1;
+        self.changes += u64::from(taken > 0);
         Some(taken).filter(|&taken| taken > 0)
     }
 

@@ -57,6 +57,7 @@ use self::slots::{Closed, Slot, Slots, fill, is_marked, is_open};
 use super::console;
 use super::locks::{self, Kind, Owner};
 use super::open_file::{InUse, OpenFile, Opened};
+use crate::mm::epoch;
 use crate::mm::fallible;
 use crate::mm::lending::{self, Borrowed};
 use crate::mm::static_or_arc::StaticOrArc;
@@ -339,11 +340,12 @@ impl FdTable {
             locks::remove_all(closed.node(), &self.owner());
         }
         closed.leave();
-        if closed.has_locked() {
-            // Others may wait for its locks, which go with its last descriptor.
-            lending::discard_now(closed, self.is_alone());
-        } else {
-            lending::discard(closed, self.is_alone());
+        let (has_locked, is_alone) = (closed.has_locked(), self.is_alone());
+        lending::discard(closed, is_alone);
+        if has_locked && !is_alone {
+            // Its locks go with its last descriptor, and others may wait for them. Slots that this table has
+            // left may keep the file too.
+            epoch::free_removed();
         }
     }
 
@@ -354,8 +356,20 @@ impl FdTable {
 
     /// Returns the owner of POSIX locks that it is, for a call of process `pid` that takes or removes some.
     pub fn locker(&self, pid: u32) -> Owner {
-        self.has_locked.store(true, Ordering::Relaxed);
         Owner { pid, ..self.owner() }
+    }
+
+    /// Notes that it is about to take a POSIX lock.
+    pub fn note_locked(&self) {
+        self.has_locked.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes over the POSIX locks of `old`, which no task uses any more.
+    pub fn take_locks_of(&self, old: &FdTable) {
+        if old.has_locked.swap(false, Ordering::Relaxed) {
+            self.note_locked();
+            locks::hand_over(&old.owner(), &self.owner());
+        }
     }
 
     /// Closes everything. The caller has left the table last.
@@ -396,6 +410,11 @@ impl FdTable {
     pub fn close_on_exec_all(&self) {
         let next = |from: usize| self.next(from, is_marked);
         let mut from = next(0);
+        if self.has_locked.load(Ordering::Relaxed) {
+            let marked = core::iter::successors(from, |fd| next(fd + 1));
+            let files = marked.filter_map(|fd| self.get(fd as i32).ok());
+            files.for_each(|file| locks::remove_all(file.node(), &self.owner()));
+        }
         if from.is_some() {
             // The copy leaves out the files that are closed next, so that they are not counted first.
             self.write(|slot| !is_marked(slot), |_| ());

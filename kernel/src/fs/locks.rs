@@ -26,12 +26,17 @@ use sync::SpinLock;
 
 use super::node::NodeRef;
 use crate::mm::fallible;
-use crate::sched::WaitQueue;
+use crate::sched::{self, WaitQueue};
 
 /// The end of a range that goes on to the end of any file.
 pub const FOREVER: u64 = i64::MAX as u64 + 1;
 
 const LISTS: usize = 64;
+/// The most locks of one owner on one file, and of all owners in one list.
+const MOST: usize = 1024;
+const MOST_IN_LIST: usize = 8192;
+/// The longest chain of waiters in which a circle is found, as in Linux.
+const DEEPEST: u32 = 10;
 
 /// The kind of a lock, which says what owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +88,9 @@ static WAITERS: SpinLock<Vec<Waiter>> = SpinLock::new(Vec::new());
 /// Their number. Relaxed: it changes for a file with the lock of the file's list, and is read with that.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// A table that waits for a POSIX lock, and the owner that it waits for.
+/// A task that waits for a POSIX lock for its table, and the owner that it waits for.
 struct Waiter {
+    task: u32,
     address: usize,
     node: usize,
     owner: usize,
@@ -142,29 +148,41 @@ pub fn find(wanted: &Lock) -> Option<Lock> {
 /// Takes a lock, in place of those of its owner in its range. Waits for the others if it may.
 ///
 /// # Errors
-/// EAGAIN if it may not wait, EDEADLK if the owners would wait for each other for ever, EINTR, ENOLCK without
-/// memory.
+/// EAGAIN if it may not wait, EDEADLK if the owners would wait for each other for ever, EINTR, ENOLCK if
+/// there are too many locks or no memory.
 pub fn take(wanted: &Lock, wait: bool) -> Result<(), Errno> {
     let List { locks, released } = list(wanted.node);
-    if wanted.owner.kind == Kind::Flock {
-        // As in Linux, a lock is given up before another one is waited for.
+    if wanted.owner.kind == Kind::Flock && !has_same(wanted) {
+        // As in Linux, a lock is given up before one of the other kind is waited for.
         remove(wanted)?;
     }
+    let task = sched::current().tid();
     let taken = released.attempt(wait, || {
         let mut locks = locks.lock();
+        let own = locks.iter().filter(|lock| lock.is_of(wanted.node, &wanted.owner)).count();
+        if own >= MOST || locks.len() >= MOST_IN_LIST {
+            return Some(Err(Errno::ENOLCK));
+        }
         match locks.iter().find(|lock| lock.excludes(wanted)) {
-            Some(blocking) if wait => wait_for(wanted, &blocking.owner).err().map(Err),
+            Some(blocking) if wait => wait_for(task, wanted, &blocking.owner).err().map(Err),
             Some(_) => None,
             None => Some(replace(&mut locks, wanted, Some(wanted.is_exclusive))),
         }
     });
-    if taken.is_err() && wait {
-        forget_waiters(|waiter| waiter.address == wanted.owner.address);
+    if wait {
+        forget_waiters(|waiter| waiter.task == task);
     }
     taken??;
     // A lock that has become shared may let others in.
     released.wake_all();
     Ok(())
+}
+
+/// Returns whether an owner has this very lock.
+fn has_same(wanted: &Lock) -> bool {
+    let is_same =
+        |lock: &Lock| lock.is_of(wanted.node, &wanted.owner) && lock.is_exclusive == wanted.is_exclusive;
+    list(wanted.node).locks.lock().iter().any(is_same)
 }
 
 /// Removes the locks of an owner in the range of `wanted`.
@@ -176,6 +194,27 @@ pub fn remove(wanted: &Lock) -> Result<(), Errno> {
     replace(&mut locks.lock(), wanted, None)?;
     released.wake_all();
     Ok(())
+}
+
+/// Returns whether an owner has locks on a file.
+pub fn has_any(node: &NodeRef, owner: &Owner) -> bool {
+    let node = address(node);
+    list(node).locks.lock().iter().any(|lock| lock.is_of(node, owner))
+}
+
+/// Gives all locks of an owner to another one of the same kind, which has none.
+pub fn hand_over(old: &Owner, new: &Owner) {
+    for List { locks, .. } in &ALL {
+        let mut locks = locks.lock();
+        locks.iter_mut().filter(|lock| lock.owner.is(old)).for_each(|lock| lock.owner.address = new.address);
+        if WAITING.load(Ordering::Relaxed) > 0 {
+            let mut waiters = WAITERS.lock();
+            waiters
+                .iter_mut()
+                .filter(|waiter| waiter.owner == old.address)
+                .for_each(|waiter| waiter.owner = new.address);
+        }
+    }
 }
 
 /// Removes all locks of an owner on a file.
@@ -233,8 +272,13 @@ fn replace(locks: &mut Vec<Lock>, wanted: &Lock, exclusive: Option<bool>) -> Res
     if exclusive.is_some() {
         locks.push(new);
     }
+    if exclusive.is_some() {
+        // The owner waits no more, and others cannot wait for it and it for them meanwhile.
+        let task = sched::current().tid();
+        forget_waiters(|waiter| waiter.task == task);
+    }
     let me = wanted.owner.address;
-    forget_waiters(|waiter| waiter.address == me || waiter.owner == me && waiter.node == wanted.node);
+    forget_waiters(|waiter| waiter.owner == me && waiter.node == wanted.node);
     Ok(())
 }
 
@@ -251,26 +295,24 @@ fn forget_waiters(is_over: impl Fn(&Waiter) -> bool) {
 ///
 /// # Errors
 /// EDEADLK if that one waits for this one, perhaps by way of others. ENOLCK without memory.
-fn wait_for(wanted: &Lock, blocking: &Owner) -> Result<(), Errno> {
+fn wait_for(task: u32, wanted: &Lock, blocking: &Owner) -> Result<(), Errno> {
     if wanted.owner.kind != Kind::Posix || blocking.kind != Kind::Posix {
         return Ok(());
     }
     let me = wanted.owner.address;
     let mut waiters = WAITERS.lock();
-    waiters.retain(|waiter| waiter.address != me);
-    let mut next = Some(blocking.address);
-    // No longer than the list: a circle without this owner would have been found by another.
-    for _ in 0..=waiters.len() {
-        match next {
-            Some(owner) if owner == me => return Err(Errno::EDEADLK),
-            Some(owner) => {
-                next = waiters.iter().find(|waiter| waiter.address == owner).map(|waiter| waiter.owner)
-            }
-            None => break,
-        }
+    waiters.retain(|waiter| waiter.task != task);
+    if leads_to(&waiters, blocking.address, me, DEEPEST) {
+        return Err(Errno::EDEADLK);
     }
-    let waiter = Waiter { address: me, node: wanted.node, owner: blocking.address };
+    let waiter = Waiter { task, address: me, node: wanted.node, owner: blocking.address };
     let pushed = fallible::push(&mut waiters, waiter).map_err(|_| Errno::ENOLCK);
     WAITING.store(waiters.len(), Ordering::Relaxed);
     pushed
+}
+
+/// Returns whether the owner `from` is `to`, or waits for it, perhaps by way of others.
+fn leads_to(waiters: &[Waiter], from: usize, to: usize, depth: u32) -> bool {
+    let next = || waiters.iter().filter(|waiter| waiter.address == from);
+    from == to || depth > 0 && next().any(|waiter| leads_to(waiters, waiter.owner, to, depth - 1))
 }

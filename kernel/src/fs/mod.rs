@@ -4,7 +4,8 @@
 //!   /            the boot image's files, read in place, read-only       image
 //!                or the host's, with those in front, changed in memory  host
 //!   /tmp         files in memory                                        memory_file
-//!   /dev         null zero full random urandom stdin stdout stderr fd   dev, device
+//!   /dev         null zero full random urandom stdin stdout stderr fd,  dev, device
+//!                and shm for files in memory
 //!   /proc, /sys  texts made when they are opened                        procfs, a room above
 //! ```
 //!
@@ -19,7 +20,8 @@
 //! | `buffers` | the program's buffers |
 //! | `host` | the host's files |
 //! | `folder`, `dev` | directories whose names are generated, `/dev` |
-//! | `pipe`, `socket`, `console`, `eventfd` | pipes, pairs of sockets, the serial ports, counters |
+//! | `pipe`, `socket`, `console` | pipes, sockets, the serial ports |
+//! | `eventfd`, `timerfd` | counters and timers that are files |
 //! | `readiness`, `epoll` | waits for several files |
 //! | `locks` | locks of files |
 //! | `fail_alloc` | a device that makes allocations fail |
@@ -43,7 +45,7 @@ mod fail_alloc;
 mod fd_table;
 pub mod folder;
 mod fs_context;
-mod holders;
+pub mod holders;
 mod host;
 mod image;
 pub mod locks;
@@ -56,6 +58,7 @@ pub mod path;
 pub mod pipe;
 pub mod readiness;
 pub mod socket;
+pub mod timerfd;
 pub mod tree;
 
 use abi::Errno;

@@ -27,6 +27,8 @@ use crate::mm::static_or_arc::StaticOrArc;
 
 /// Flags that matter during `open` only.
 const OPENING: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
+/// The kinds of locks that an open file has.
+const LOCKERS: [Kind; 2] = [Kind::OpenFile, Kind::Flock];
 /// Flags that `F_SETFL` may change.
 const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME;
 
@@ -57,7 +59,8 @@ pub struct OpenFile {
     pub position: Position,
     /// Whether its contents count what keeps them open. It is kept here because every call asks.
     has_holders: bool,
-    /// Set for good when it takes a lock. Relaxed: it is dropped after all calls.
+    /// Set for good when it takes a lock. Relaxed: calls that close a descriptor and run at the same time as
+    /// the lock may miss it, as if they had come before.
     has_locked: AtomicBool,
 }
 
@@ -116,15 +119,20 @@ impl OpenFile {
         Owner { kind, address: core::ptr::from_ref(self).addr(), pid: 0 }
     }
 
-    /// Returns the owner of locks that it is, for a call that takes or removes some.
+    /// Returns the owner of locks that it is.
     pub fn locker(&self, kind: Kind) -> Owner {
-        self.has_locked.store(true, Ordering::Relaxed);
         self.owner(kind)
+    }
+
+    /// Notes that it is about to take a lock.
+    pub fn note_locked(&self) {
+        self.has_locked.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether it may have locks, so that others wait for its end.
     pub fn has_locked(&self) -> bool {
-        self.has_locked.load(Ordering::Relaxed)
+        let may_have = self.has_locked.load(Ordering::Relaxed);
+        may_have && LOCKERS.iter().any(|kind| locks::has_any(&self.node, &self.owner(*kind)))
     }
 
     /// Returns whether its last descriptor is gone, as far as its contents count them.
@@ -235,9 +243,7 @@ impl OpenFile {
 impl Drop for OpenFile {
     fn drop(&mut self) {
         if *self.has_locked.get_mut() {
-            [Kind::OpenFile, Kind::Flock]
-                .iter()
-                .for_each(|kind| locks::remove_all(&self.node, &self.owner(*kind)));
+            LOCKERS.iter().for_each(|kind| locks::remove_all(&self.node, &self.owner(*kind)));
         }
     }
 }

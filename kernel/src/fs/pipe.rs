@@ -40,6 +40,8 @@ struct State {
     written: u64,
     has_reader: bool,
     has_writer: bool,
+    /// Set if the reader wants no more than what is there.
+    wants_no_more: bool,
 }
 
 /// Creates a pipe, and returns its read end and its write end.
@@ -62,7 +64,7 @@ impl State {
     /// Takes bytes. Returns `None` if there are none yet, and `Some(0)` at the end.
     fn take(&mut self, into: &mut [u8]) -> Option<usize> {
         let len = self.waiting().min(into.len());
-        if len == 0 && self.has_writer && !into.is_empty() {
+        if len == 0 && self.has_writer && !self.wants_no_more && !into.is_empty() {
             return None;
         }
         let mut done = 0;
@@ -80,7 +82,7 @@ impl State {
 
     /// Puts all of `from` into the pipe. Returns `None` if there is no room yet.
     fn put(&mut self, from: &[u8]) -> Option<Result<usize, Errno>> {
-        if !self.has_reader || !self.has_writer {
+        if !self.has_reader || !self.has_writer || self.wants_no_more {
             return Some(Err(Errno::EPIPE));
         }
         (self.room() >= from.len()).then(|| self.copy_in(from))
@@ -124,8 +126,14 @@ fn place(byte: u64) -> (usize, usize) {
 impl Pipe {
     /// Creates an empty pipe with both ends open.
     pub(super) fn new() -> Result<Arc<Self>, Errno> {
-        let state =
-            State { pages: [const { None }; PAGES], read: 0, written: 0, has_reader: true, has_writer: true };
+        let state = State {
+            pages: [const { None }; PAGES],
+            read: 0,
+            written: 0,
+            has_reader: true,
+            has_writer: true,
+            wants_no_more: false,
+        };
         fallible::arc(Self {
             state: SpinLock::new(state),
             readers: WaitQueue::new(),
@@ -150,13 +158,13 @@ impl Pipe {
     /// Returns whether bytes can be read, and whether no more will come.
     pub(super) fn readable(&self) -> (bool, bool) {
         let state = self.state.lock();
-        (state.waiting() > 0, !state.has_writer)
+        (state.waiting() > 0, !state.has_writer || state.wants_no_more)
     }
 
     /// Returns whether a page can be written, and whether the reader is gone.
     pub(super) fn writable(&self) -> (bool, bool) {
         let state = self.state.lock();
-        (state.room() >= PAGE, !state.has_reader)
+        (state.room() >= PAGE, !state.has_reader || state.wants_no_more)
     }
 
     /// Returns the number of bytes that can be read.
@@ -167,17 +175,23 @@ impl Pipe {
     /// Returns a number that changes when bytes or the end arrive.
     pub(super) fn arrivals(&self) -> u64 {
         let state = self.state.lock();
-        state.written + u64::from(!state.has_writer)
+        state.written + u64::from(!state.has_writer) + u64::from(state.wants_no_more)
     }
 
     /// Returns a number that changes when room is made or the reader leaves.
     pub(super) fn departures(&self) -> u64 {
         let state = self.state.lock();
-        state.read + u64::from(!state.has_reader)
+        state.read + u64::from(!state.has_reader) + u64::from(state.wants_no_more)
     }
 
     pub(super) fn close_reader(&self) {
         self.state.lock().close(|state| &mut state.has_reader);
+        self.wake_both();
+    }
+
+    /// Ends the pipe after the bytes that are in it.
+    pub(super) fn end(&self) {
+        self.state.lock().wants_no_more = true;
         self.wake_both();
     }
 

@@ -18,6 +18,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
+use core::sync::atomic::AtomicU32;
 
 use abi::Errno;
 use abi::file::{O_RDWR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, POLLRDNORM, POLLWRNORM, S_IFSOCK};
@@ -35,14 +36,18 @@ use crate::mm::fallible;
 use crate::mm::static_or_arc::StaticOrArc;
 use crate::sched::WaitQueue;
 
+/// The most addresses in use: a search visits all of them.
+const MOST_BOUND: usize = 4096;
 /// The most connections that wait to be accepted by one listener.
-const MOST_WAITING: usize = 4096;
+const MOST_WAITING: usize = 128;
 
 /// A socket for bytes in order.
 pub struct Socket {
     domain: Domain,
     link: SetOnce<Link>,
     setup: SpinLock<Setup>,
+    /// Options that a program sets and gets, a bit each. Relaxed: they order nothing.
+    pub options: AtomicU32,
     holders: Holders,
 }
 
@@ -53,6 +58,7 @@ struct Setup {
     /// The file of a Unix socket's address.
     name: Option<NodeRef>,
     listener: Option<Arc<Listener>>,
+    only_v6: bool,
 }
 
 /// One side of a connection.
@@ -82,6 +88,8 @@ struct Queue {
 /// An address that a socket is bound to, and the listener there.
 struct Bound {
     address: Address,
+    /// Set if it takes no connections of version 4.
+    only_v6: bool,
     listener: Option<Arc<Listener>>,
 }
 
@@ -112,6 +120,7 @@ fn with(domain: Domain, link: Option<Link>, flags: u32) -> Result<StaticOrArc<Op
         domain,
         link: SetOnce::new(),
         setup: SpinLock::new(Setup::default()),
+        options: AtomicU32::new(0),
         holders: Holders::new(),
     };
     link.into_iter().for_each(|link| socket.link.set(link));
@@ -155,6 +164,13 @@ impl Socket {
         self.domain
     }
 
+    /// Sets or returns whether it takes connections of version 6 only.
+    pub fn only_v6(&self, new: Option<bool>) -> bool {
+        let mut setup = self.setup.lock();
+        setup.only_v6 = new.unwrap_or(setup.only_v6);
+        setup.only_v6
+    }
+
     fn link(&self) -> Result<&Link, Errno> {
         self.link.get().ok_or(Errno::ENOTCONN)
     }
@@ -186,6 +202,11 @@ impl Socket {
         self.link().map(|link| link.peer.clone())
     }
 
+    /// Returns whether it may get an address.
+    pub fn can_bind(&self) -> bool {
+        self.setup.lock().address.is_none() && !self.is_connected()
+    }
+
     /// Gives it an address. `name` is the file of one of the Unix domain.
     ///
     /// # Errors
@@ -195,7 +216,7 @@ impl Socket {
         if setup.address.is_some() || self.is_connected() {
             return Err(Errno::EINVAL);
         }
-        let address = if name.is_some() { address } else { register(address)? };
+        let address = if name.is_some() { address } else { register(address, setup.only_v6)? };
         (setup.address, setup.name) = (Some(address), name);
         Ok(())
     }
@@ -205,7 +226,7 @@ impl Socket {
     /// # Errors
     /// EINVAL if it is connected, or has no address and is of the Unix domain. ENOMEM, EADDRINUSE.
     pub fn listen(&self, most: usize) -> Result<(), Errno> {
-        let most = most.clamp(1, MOST_WAITING);
+        let most = most.min(MOST_WAITING);
         let mut setup = self.setup.lock();
         if self.is_connected() {
             return Err(Errno::EINVAL);
@@ -217,7 +238,7 @@ impl Socket {
         let address = match setup.address.clone() {
             Some(address) => address,
             None if self.domain == Domain::Unix => return Err(Errno::EINVAL),
-            None => register(Address::any(self.domain))?,
+            None => register(Address::any(self.domain), setup.only_v6)?,
         };
         setup.address = Some(address.clone());
         let queue = Queue { links: VecDeque::new(), most, arrivals: 0, is_closed: false };
@@ -241,6 +262,9 @@ impl Socket {
     /// EISCONN, EINVAL if it listens, ECONNREFUSED, EAGAIN if that takes waiting and `wait` is not set,
     /// EINTR, ENOMEM.
     pub fn connect(&self, address: &Address, name: Option<&NodeRef>, wait: bool) -> Result<(), Errno> {
+        if self.is_connected() {
+            return Err(Errno::EISCONN);
+        }
         let listener = match name {
             Some(name) => name_of(name).and_then(|name| name.0.lock().clone()),
             None => find(address),
@@ -270,6 +294,9 @@ impl Socket {
             return Err(Errno::EISCONN);
         }
         self.link.set(mine);
+        drop(setup);
+        // Tasks that wait for the socket have seen it without a link.
+        readiness::changed();
         Ok(())
     }
 
@@ -292,10 +319,13 @@ impl Socket {
     /// # Errors
     /// ENOTCONN.
     pub fn end_incoming(&self) -> Result<(), Errno> {
-        let link = self.link()?;
-        link.incoming.close_reader();
-        link.incoming.close_writer();
-        Ok(())
+        self.link().map(|link| link.incoming.end())
+    }
+
+    /// Stops listening, and returns whether it did listen. Its address stays.
+    pub fn stop_listening(&self) -> bool {
+        let listener = self.setup.lock().listener.take();
+        listener.inspect(|listener| listener.close()).is_some()
     }
 
     /// Ends what goes out.
@@ -316,7 +346,7 @@ impl Listener {
             if queue.is_closed {
                 return Some(Err(Errno::ECONNREFUSED));
             }
-            if queue.links.len() >= queue.most {
+            if queue.links.len() > queue.most {
                 return None;
             }
             if queue.links.try_reserve(1).is_err() {
@@ -359,11 +389,15 @@ fn name_of(node: &NodeRef) -> Option<&Name> {
 }
 
 /// Notes that an address is in use, and returns it with a port if it had none.
-fn register(address: Address) -> Result<Address, Errno> {
+fn register(address: Address, only_v6: bool) -> Result<Address, Errno> {
     let mut all = ADDRESSES.lock();
-    let is_free = |wanted: &Address| !all.iter().any(|bound| bound.address.excludes(wanted));
+    if all.len() >= MOST_BOUND {
+        return Err(Errno::EADDRINUSE);
+    }
+    let is_free =
+        |wanted: &Address| !all.iter().any(|bound| bound.address.excludes(bound.only_v6, wanted, only_v6));
     let address = address.with_port(is_free).ok_or(Errno::EADDRINUSE)?;
-    fallible::push(&mut all, Bound { address: address.clone(), listener: None })?;
+    fallible::push(&mut all, Bound { address: address.clone(), only_v6, listener: None })?;
     Ok(address)
 }
 
@@ -376,10 +410,11 @@ fn set_listener(address: &Address, listener: &Arc<Listener>) {
 /// Returns the listener that a connection to `address` reaches.
 fn find(address: &Address) -> Option<Arc<Listener>> {
     let all = ADDRESSES.lock();
-    all.iter()
-        .find(|bound| bound.listener.is_some() && bound.address.is_reached_by(address))?
-        .listener
-        .clone()
+    let reached = all
+        .iter()
+        .filter(|bound| bound.listener.is_some() && bound.address.is_reached_by(address, bound.only_v6));
+    // A listener at this very address comes before one at any.
+    reached.max_by_key(|bound| bound.address == address.reached())?.listener.clone()
 }
 
 /// Frees an address.
@@ -419,11 +454,14 @@ impl Content for Socket {
     }
 
     fn read(&self, _at: u64, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
-        self.link()?.incoming.read(into, wait)
+        let unconnected = if self.domain == Domain::Unix { Errno::EINVAL } else { Errno::ENOTCONN };
+        self.link.get().ok_or(unconnected)?.incoming.read(into, wait)
     }
 
     fn write(&self, _at: WriteAt, from: &[u8], wait: bool) -> Result<usize, Errno> {
-        self.link()?.outgoing.write(from, wait)
+        // As on Linux, the end of a stream that was never connected.
+        let unconnected = if self.domain == Domain::Unix { Errno::ENOTCONN } else { Errno::EPIPE };
+        self.link.get().ok_or(unconnected)?.outgoing.write(from, wait)
     }
 
     /// As on Linux, the end of what comes in can be read.
@@ -461,7 +499,7 @@ impl Content for Socket {
     }
 
     fn closed(&self) {
-        let Setup { address, name, listener } = core::mem::take(&mut *self.setup.lock());
+        let Setup { address, name, listener, .. } = core::mem::take(&mut *self.setup.lock());
         match name.as_ref().and_then(name_of) {
             Some(name) => *name.0.lock() = None,
             None => address.iter().for_each(forget),

@@ -109,18 +109,6 @@ pub fn discard<P: Counted>(removed: Removed<P>, alone: bool) {
     }
 }
 
-/// Does the same, and returns when the reference is dropped.
-pub fn discard_now<P: Counted>(removed: Removed<P>, alone: bool) {
-    let pin = pin();
-    keep(&pin);
-    if !alone {
-        rcu().synchronize(&pin);
-    }
-    // SAFETY: no other task reads the word, or those that did have finished. This one has counted the file
-    // that it uses.
-    unsafe { removed.drop_now() }
-}
-
 /// Returns the value in `trie` with `hash` for which `is` returns true. The caller uses it only until the
 /// core does something of the table above.
 #[inline]

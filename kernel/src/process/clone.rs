@@ -126,6 +126,7 @@ impl Process {
             last_name: SpinLock::new([0; NAME_BYTES]),
             past: Default::default(),
             children_usage: Default::default(),
+            timers: Default::default(),
         })
     }
 }

@@ -42,9 +42,14 @@ pub fn exec(task: &Task, file: Executable, name: &[u8], strings: Strings) -> Res
     leave_memory(task);
     process.replace_thread(task, &new)?;
     new.shared().files.join();
+    let (old, files) = (&task.shared().files, &new.shared().files);
+    if !Arc::ptr_eq(old, files) && !old.is_shared() {
+        files.take_locks_of(old);
+    }
     task.shared().files.leave();
     new.shared().files.close_on_exec_all();
     process.signals.replace_actions(signals);
+    process.timers.clear();
     process.executed.store(true, Ordering::Relaxed);
     process.relations.exit_signal.store(abi::signal::SIGCHLD, Ordering::Relaxed);
     new.thread.signals.take_over(&task.thread.signals);

@@ -54,6 +54,7 @@ mod stack;
 mod start;
 mod stop;
 mod thread;
+pub mod timers;
 mod usage;
 mod vfork;
 mod wait;
@@ -132,6 +133,8 @@ pub struct Process {
     past: Total,
     /// The resources that children used that were waited for.
     pub children_usage: Total,
+    /// Its timers.
+    pub timers: timers::Timers,
 }
 
 impl Process {

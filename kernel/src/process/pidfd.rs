@@ -9,17 +9,18 @@ use abi::file::{O_RDWR, POLLIN, POLLRDNORM};
 use super::Process;
 use crate::fs::OpenFile;
 use crate::fs::content::{Content, WriteAt};
+use crate::fs::holders::Holders;
 use crate::fs::node::{Node, Volume};
 use crate::mm::static_or_arc::StaticOrArc;
 
-struct PidFd(Arc<Process>);
+struct PidFd(Arc<Process>, Holders);
 
 /// Opens a file that stands for `process`.
 ///
 /// # Errors
 /// ENOMEM.
 pub fn open(process: Arc<Process>, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
-    OpenFile::new(Node::file(Volume::System, 0o600, PidFd(process))?, O_RDWR | flags)
+    OpenFile::new(Node::file(Volume::System, 0o600, PidFd(process, Holders::new()))?, O_RDWR | flags)
 }
 
 /// Returns the process that `file` stands for.
@@ -50,6 +51,10 @@ impl Content for PidFd {
 
     fn ready(&self) -> i16 {
         if self.0.has_ended() { POLLIN | POLLRDNORM } else { 0 }
+    }
+
+    fn holders(&self) -> Option<&Holders> {
+        Some(&self.1)
     }
 
     fn stands_for(&self) -> Option<&dyn Any> {

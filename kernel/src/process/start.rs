@@ -55,6 +55,7 @@ pub fn start_first() -> Result<(), LoadError> {
         last_name: SpinLock::new([0; NAME_BYTES]),
         past: Default::default(),
         children_usage: Default::default(),
+        timers: Default::default(),
     })?;
     let main = NewThread {
         number: None,

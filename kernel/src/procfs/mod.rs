@@ -19,7 +19,7 @@ use crate::fs::{BadImage, folder, tree};
 use crate::mm::fallible::Text;
 use crate::mm::statistics;
 use crate::process::pid;
-use crate::{arch, mm, sched};
+use crate::{arch, mm, options, sched};
 
 use process::Processes;
 
@@ -52,6 +52,7 @@ const MACHINE: &[(&[u8], Fixed)] = &[
     (b"cpuinfo", cpuinfo),
     (b"loadavg", loadavg),
     (b"meminfo", meminfo),
+    (b"mounts", mounts),
     (b"uptime", |text| writeln!(text, "{} 0", arch::now_ns() / 1_000_000_000)),
 ];
 
@@ -61,6 +62,14 @@ fn below(parent: &NodeRef, names: &[&[u8]]) -> Result<NodeRef, Errno> {
 
 fn generated(parent: &NodeRef, name: &[u8], write: Fixed) -> Result<(), Errno> {
     tree::attach(parent, name, &folder::text(write)?.into_static()?)
+}
+
+/// Writes the volumes of the tree of names, as far as a program can tell them apart.
+fn mounts(text: &mut Text) -> fmt::Result {
+    let root = if options::get().host_files { "host / overlay rw 0 0" } else { "rootfs / rootfs ro 0 0" };
+    let tmp = if options::get().host_files { "" } else { "tmpfs /tmp tmpfs rw 0 0\n" };
+    write!(text, "{root}\nproc /proc proc rw 0 0\nsysfs /sys sysfs rw 0 0\ndevtmpfs /dev devtmpfs rw 0 0\n")?;
+    write!(text, "tmpfs /dev/shm tmpfs rw 0 0\n{tmp}")
 }
 
 /// Writes loads of zero, because the load is not measured.

@@ -23,6 +23,7 @@
 #![deny(unsafe_code)]
 
 mod above;
+mod alarm;
 pub mod attention;
 mod cores;
 mod idle;
@@ -39,6 +40,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 pub use above::{Thread, Threads};
+pub use alarm::{Alarm, Ring, Setting};
 pub use idle::enter_idle;
 pub use list::TaskList;
 pub use pause::{is_asked, lock, pause};

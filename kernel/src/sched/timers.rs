@@ -1,4 +1,4 @@
-//! Sleepers of one core, and when its timer must ring.
+//! Sleepers and alarms of one core, and when its timer must ring.
 //!
 //! A busy core ticks every [`TICK_NS`]: that is the time slice, and it drives the epochs. Sleepers ring in
 //! between. An idle core rings for its sleepers only.
@@ -21,18 +21,43 @@ pub const TICK_NS: u64 = 10_000_000;
 /// ran something else. If an instruction takes a nanosecond, it is the limit for one piece of a long call.
 const LATE_NS: u64 = 1_000_000;
 
-/// The sleepers and their deadlines, latest first, so that the next one is at the end.
-pub struct Timers(Vec<Sleeper>);
+/// The sleepers and alarms with their deadlines, latest first, so that the next one is at the end.
+pub struct Timers(Vec<Timer>);
 
-struct Sleeper {
+struct Timer {
     deadline: u64,
-    task: Arc<Task>,
+    due: Due,
 }
 
-impl Sleeper {
-    /// Returns the key of a sleeper. It is unique, since a task sleeps once at a time.
-    fn key(&self) -> (u64, u32) {
-        (self.deadline, self.task.tid())
+/// The thing that happens at a deadline.
+enum Due {
+    /// The task wakes. It sleeps once at a time.
+    Sleeper(Arc<Task>),
+    /// The alarm with this number rings. It is set once at a time.
+    Alarm(u64, Arc<dyn Rung>),
+}
+
+/// The key of a timer beside its deadline: a task's or an alarm's number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Number {
+    Task(u32),
+    Alarm(u64),
+}
+
+/// A timer with an action.
+pub trait Rung: Send + Sync {
+    /// Called without a lock when its deadline has passed.
+    fn rung(self: Arc<Self>, deadline: u64);
+}
+
+impl Timer {
+    /// Returns its key, which is unique.
+    fn key(&self) -> (u64, Number) {
+        let number = match &self.due {
+            Due::Sleeper(task) => Number::Task(task.tid()),
+            Due::Alarm(id, _) => Number::Alarm(*id),
+        };
+        (self.deadline, number)
     }
 }
 
@@ -42,27 +67,27 @@ impl Timers {
         Self(Vec::new())
     }
 
-    fn find(&self, deadline: u64, tid: u32) -> Result<usize, usize> {
-        self.0.binary_search_by(|sleeper| (deadline, tid).cmp(&sleeper.key()))
+    fn find(&self, key: (u64, Number)) -> Result<usize, usize> {
+        self.0.binary_search_by(|timer| key.cmp(&timer.key()))
     }
 
-    fn add(&mut self, deadline: u64, task: Arc<Task>) -> Result<(), Errno> {
+    fn add(&mut self, timer: Timer) -> Result<(), Errno> {
         self.0.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        let at = self.find(deadline, task.tid()).unwrap_or_else(|at| at);
-        self.0.insert(at, Sleeper { deadline, task });
+        let at = self.find(timer.key()).unwrap_or_else(|at| at);
+        self.0.insert(at, timer);
         Ok(())
     }
 
-    fn remove(&mut self, deadline: u64, tid: u32) -> Option<Sleeper> {
-        self.find(deadline, tid).ok().map(|at| self.0.remove(at))
+    fn remove(&mut self, deadline: u64, number: Number) -> Option<Timer> {
+        self.find((deadline, number)).ok().map(|at| self.0.remove(at))
     }
 
     /// Returns the time when the next sleeper wakes.
     pub fn next(&self) -> Option<u64> {
-        self.0.last().map(|sleeper| sleeper.deadline)
+        self.0.last().map(|timer| timer.deadline)
     }
 
-    fn pop_due(&mut self, now: u64) -> Option<Sleeper> {
+    fn pop_due(&mut self, now: u64) -> Option<Timer> {
         self.next().filter(|&deadline| deadline <= now).and_then(|_| self.0.pop())
     }
 }
@@ -78,11 +103,27 @@ pub fn park_until(deadline: Option<u64>) -> Result<(), Errno> {
     };
     let (core, task) = (cores::mine(), super::current());
     let tid = task.tid();
-    core.timers.lock().add(deadline, task)?;
+    core.timers.lock().add(Timer { deadline, due: Due::Sleeper(task) })?;
     arm(core);
     park();
-    drop(core.timers.lock().remove(deadline, tid));
+    let _left = core.timers.lock().remove(deadline, Number::Task(tid));
     Ok(())
+}
+
+/// Adds an alarm to the timers of this core. It is not in any.
+///
+/// # Errors
+/// ENOMEM.
+pub fn add_alarm(deadline: u64, id: u64, alarm: Arc<dyn Rung>) -> Result<(), Errno> {
+    let core = cores::mine();
+    core.timers.lock().add(Timer { deadline, due: Due::Alarm(id, alarm) })?;
+    arm(core);
+    Ok(())
+}
+
+/// Removes an alarm from the timers of `core`, unless it is about to ring.
+pub fn remove_alarm(core: &Core, deadline: u64, id: u64) {
+    let _left = core.timers.lock().remove(deadline, Number::Alarm(id));
 }
 
 /// Sets this core's timer to the next thing that is due.
@@ -93,7 +134,8 @@ pub fn arm(core: &Core) {
     arch::set_timer(tick.into_iter().chain(sleeper).min());
 }
 
-/// Wakes the sleepers that are due after the timer rang, and returns whether a tick is due too.
+/// Wakes the sleepers and rings the alarms that are due after the timer rang, and returns whether a tick is
+/// due too.
 pub fn expire(core: &Core) -> bool {
     let now = arch::now_ns();
     // A core that slept was not kept by kernel work.
@@ -102,10 +144,15 @@ pub fn expire(core: &Core) -> bool {
         bump(Counter::LateTimers);
     }
     loop {
-        // The lock is released before the task is woken: waking takes other locks.
+        // The lock is released first: waking and ringing take other locks.
         let due = core.timers.lock().pop_due(now);
-        let Some(sleeper) = due else { break };
-        Task::wake(&sleeper.task);
+        let Some(timer) = due else { break };
+        match timer.due {
+            Due::Sleeper(task) => {
+                Task::wake(&task);
+            }
+            Due::Alarm(_, alarm) => alarm.rung(timer.deadline),
+        }
     }
     let ticked = core.online.load(Ordering::Relaxed) && core.next_tick.load(Ordering::Relaxed) <= now;
     if ticked {

@@ -33,5 +33,6 @@ pub use super::signals::*;
 pub use super::sockets::*;
 pub use super::stat::*;
 pub use super::threads::*;
+pub use super::timers::*;
 pub use super::usage::*;
 pub use super::wait::*;

@@ -104,7 +104,10 @@ fn wait(call: &Call<'_>, timeout_ns: Option<u64>) -> Outcome {
     };
     let place = |index: usize| call.arg(1).wrapping_add((index * size_of::<EpollEvent>()) as u64);
     for (index, event) in events.iter().enumerate() {
-        user::write(place(index), event)?;
+        match user::write(place(index), event) {
+            Err(_) if index > 0 => return Ok(index as u64),
+            written => written?,
+        }
     }
     Ok(events.len() as u64)
 }

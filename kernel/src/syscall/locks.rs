@@ -37,6 +37,11 @@ pub fn fcntl(call: &Call<'_>, file: &OpenFile) -> Outcome {
         (_, F_RDLCK) if !file.is_readable() => return Err(Errno::EBADF),
         (_, F_WRLCK) if !file.is_writable() => return Err(Errno::EBADF),
         (_, F_RDLCK | F_WRLCK) => {
+            if is_posix {
+                call.files().note_locked()
+            } else {
+                file.note_locked()
+            }
             locks::take(&lock, matches!(command, F_SETLKW | F_OFD_SETLKW))?;
             // Another thread may have closed the descriptor meanwhile, and its close found no lock.
             if is_posix && !call.files().borrow(call.int(0)).is_ok_and(|now| core::ptr::eq(&*now, file)) {
@@ -93,6 +98,7 @@ pub fn flock(call: &mut Call<'_>) -> Outcome {
     match operation & !LOCK_NB {
         LOCK_UN => locks::remove(&lock(false))?,
         LOCK_SH | LOCK_EX => {
+            file.note_locked();
             locks::take(&lock(operation & !LOCK_NB == LOCK_EX), operation & LOCK_NB == 0)?;
         }
         _ => return Err(Errno::EINVAL),

@@ -44,6 +44,7 @@ mod signals;
 mod sockets;
 mod stat;
 mod threads;
+mod timers;
 mod transfer;
 mod usage;
 mod wait;

@@ -1,6 +1,7 @@
 //! Sockets: connections of the Unix domain, and of the Internet domains within the guest.
 
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use abi::Errno;
 use abi::file::{O_CLOEXEC, O_NONBLOCK, S_IFSOCK};
@@ -75,6 +76,9 @@ pub fn bind(call: &mut Call<'_>) -> Outcome {
     if !address.is_here() {
         return Err(if socket.domain() == Domain::Unix { Errno::EINVAL } else { Errno::EADDRNOTAVAIL });
     }
+    if !socket.can_bind() {
+        return Err(Errno::EINVAL);
+    }
     let name = address.path().map(|path| make_name(call, path)).transpose()?;
     socket.bind(address, name).map(|()| 0)
 }
@@ -125,9 +129,11 @@ fn accept_with(call: &Call<'_>, flags: u32) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let file = call.file_in_use(0)?;
-    let accepted = socket::of(&file)?.accept(file.may_wait(), flags & O_NONBLOCK)?;
-    let accepted = Opened::new(accepted).ok_or(Errno::EBADF)?;
+    let socket = socket::of(&file)?;
+    // First, because a connection that is accepted cannot be put back.
     let number = call.files().reserve(0)?;
+    let accepted = socket.accept(file.may_wait(), flags & O_NONBLOCK)?;
+    let accepted = Opened::new(accepted).ok_or(Errno::EBADF)?;
     if call.arg(1) != 0 {
         let peer = accepted.get().ok_or(Errno::EBADF).and_then(socket::of)?.peer()?;
         write_address(&peer, call.arg(1), call.arg(2))?;
@@ -143,6 +149,9 @@ pub fn shutdown(call: &mut Call<'_>) -> Outcome {
     if how > SHUT_RDWR {
         return Err(Errno::EINVAL);
     }
+    if how != SHUT_WR && socket.stop_listening() {
+        return Ok(0);
+    }
     if how != SHUT_WR {
         socket.end_incoming()?;
     }
@@ -155,10 +164,17 @@ pub fn shutdown(call: &mut Call<'_>) -> Outcome {
 pub fn sendto(call: &mut Call<'_>) -> Outcome {
     let file = call.file_in_use(0)?;
     let socket = socket::of(&file)?;
-    if call.arg(4) != 0 {
-        return Err(if socket.is_connected() { Errno::EISCONN } else { Errno::EOPNOTSUPP });
-    }
+    refuse_address(socket, call.arg(4) != 0)?;
     send(&file, &mut Buffers::one(call.arg(1), call.arg(2))?, call.arg(3) as u32)
+}
+
+/// Refuses an address in a message, which a stream of the Internet ignores once it is connected.
+fn refuse_address(socket: &socket::Socket, has_address: bool) -> Result<(), Errno> {
+    match (has_address, socket.is_connected()) {
+        (true, true) if socket.domain() == Domain::Unix => Err(Errno::EISCONN),
+        (true, false) if socket.domain() == Domain::Unix => Err(Errno::EOPNOTSUPP),
+        _ => Ok(()),
+    }
 }
 
 pub fn recvfrom(call: &mut Call<'_>) -> Outcome {
@@ -174,9 +190,7 @@ pub fn recvfrom(call: &mut Call<'_>) -> Outcome {
 pub fn sendmsg(call: &mut Call<'_>) -> Outcome {
     let (file, message) = (call.file_in_use(0)?, user::read::<MsgHdr>(call.arg(1))?);
     let socket = socket::of(&file)?;
-    if message.name != 0 && message.name_len != 0 {
-        return Err(if socket.is_connected() { Errno::EISCONN } else { Errno::EOPNOTSUPP });
-    }
+    refuse_address(socket, message.name != 0 && message.name_len != 0)?;
     if message.control != 0 && message.control_len != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -248,9 +262,11 @@ pub fn getsockopt(call: &mut Call<'_>) -> Outcome {
         (SOL_SOCKET, SO_ACCEPTCONN) => socket.listens().into(),
         (SOL_SOCKET, SO_ERROR | SO_PROTOCOL) => 0,
         (SOL_SOCKET, SO_SNDBUF | SO_RCVBUF) => CAPACITY as u32,
-        (level, option) if has_no_effect(level, option) => 0,
-        (SOL_SOCKET | IPPROTO_TCP | IPPROTO_IPV6, _) => return Err(Errno::ENOPROTOOPT),
-        _ => return Err(Errno::EOPNOTSUPP),
+        (IPPROTO_IPV6, IPV6_V6ONLY) => socket.only_v6(None).into(),
+        (level, option) => match flag(level, option) {
+            Some(bit) => socket.options.load(Ordering::Relaxed) >> bit & 1,
+            None => return Err(refused(level)),
+        },
     };
     let room = u32::try_from(user::read::<i32>(call.arg(4))?).map_err(|_| Errno::EINVAL)?;
     let bytes = value.to_le_bytes();
@@ -260,24 +276,54 @@ pub fn getsockopt(call: &mut Call<'_>) -> Outcome {
     Ok(0)
 }
 
-/// Returns whether an option makes no difference for connections within one machine.
-fn has_no_effect(level: u32, option: u32) -> bool {
+/// Returns the place of an option that a program sets and gets, and that makes no difference for connections
+/// within one machine.
+fn flag(level: u32, option: u32) -> Option<u32> {
+    const FLAGS: [(u32, u32); 4] = [
+        (SOL_SOCKET, SO_REUSEADDR),
+        (SOL_SOCKET, SO_KEEPALIVE),
+        (IPPROTO_TCP, TCP_NODELAY),
+        (IPPROTO_TCP, TCP_CORK),
+    ];
+    FLAGS.iter().position(|one| *one == (level, option)).map(|at| at as u32)
+}
+
+/// Returns whether setting an option makes no difference, and its value is not kept.
+fn is_advice(level: u32, option: u32) -> bool {
     match level {
-        SOL_SOCKET => {
-            matches!(option, SO_REUSEADDR | SO_REUSEPORT | SO_KEEPALIVE | SO_LINGER | SO_SNDBUF | SO_RCVBUF)
-        }
-        IPPROTO_TCP => matches!(option, TCP_NODELAY | TCP_CORK..=TCP_QUICKACK | TCP_USER_TIMEOUT),
-        IPPROTO_IPV6 => option == IPV6_V6ONLY,
+        SOL_SOCKET => matches!(option, SO_LINGER | SO_SNDBUF | SO_RCVBUF),
+        IPPROTO_TCP => matches!(option, TCP_KEEPIDLE..=TCP_QUICKACK | TCP_USER_TIMEOUT),
         _ => false,
+    }
+}
+
+fn refused(level: u32) -> Errno {
+    match level {
+        SOL_SOCKET | IPPROTO_TCP | IPPROTO_IPV6 => Errno::ENOPROTOOPT,
+        _ => Errno::EOPNOTSUPP,
     }
 }
 
 pub fn setsockopt(call: &mut Call<'_>) -> Outcome {
     let file = call.file_in_use(0)?;
-    socket::of(&file)?;
-    match (call.arg(1) as u32, call.arg(2) as u32) {
-        (level, option) if has_no_effect(level, option) => Ok(0),
-        (SOL_SOCKET | IPPROTO_TCP | IPPROTO_IPV6, _) => Err(Errno::ENOPROTOOPT),
-        _ => Err(Errno::EOPNOTSUPP),
+    let socket = socket::of(&file)?;
+    let (level, option) = (call.arg(1) as u32, call.arg(2) as u32);
+    if call.int(4) < size_of::<i32>() as i32 {
+        return Err(Errno::EINVAL);
     }
+    let is_set = user::read::<i32>(call.arg(3))? != 0;
+    match flag(level, option) {
+        _ if is_advice(level, option) => {}
+        _ if (level, option) == (IPPROTO_IPV6, IPV6_V6ONLY) => {
+            socket.only_v6(Some(is_set));
+        }
+        Some(bit) if is_set => {
+            socket.options.fetch_or(1 << bit, Ordering::Relaxed);
+        }
+        Some(bit) => {
+            socket.options.fetch_and(!(1 << bit), Ordering::Relaxed);
+        }
+        None => return Err(refused(level)),
+    }
+    Ok(0)
 }

@@ -38,6 +38,9 @@ const LOOPBACK6: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 /// The ports of sockets that did not choose one, as on Linux.
 const FREE_PORTS: core::ops::Range<u16> = 32_768..61_000;
 
+/// The ports that are tried: no more than a fraction of all is in use.
+const MOST_TRIES: usize = 256;
+
 /// The next such port. Relaxed: a listener checks that it is free.
 static NEXT_PORT: AtomicU16 = AtomicU16::new(FREE_PORTS.start);
 
@@ -118,11 +121,14 @@ impl Address {
         let rest = after(bytes, 2);
         let port = || rest.first_chunk::<2>().map(|port| u16::from_be_bytes(*port)).ok_or(Errno::EINVAL);
         match domain {
+            Domain::Unix if bytes.len() > 110 => Err(Errno::EINVAL),
             Domain::Unix => Self::name(rest),
+            Domain::Inet if bytes.len() < 16 => Err(Errno::EINVAL),
             Domain::Inet => {
                 let ip = after(rest, 2).first_chunk::<4>().ok_or(Errno::EINVAL)?;
                 Ok(Address::Port(domain, mapped(*ip), port()?))
             }
+            Domain::Inet6 if bytes.len() < 24 => Err(Errno::EINVAL),
             // Port, flow, address, scope.
             Domain::Inet6 => {
                 let ip = after(rest, 6).first_chunk::<16>().ok_or(Errno::EINVAL)?;
@@ -178,22 +184,27 @@ impl Address {
         }
     }
 
-    /// Returns whether no other socket can be bound to `other` beside this one.
-    pub fn excludes(&self, other: &Address) -> bool {
+    /// Returns whether no other socket can be bound to `other` beside this one, if each takes all versions or
+    /// version 6 only.
+    pub fn excludes(&self, only_v6: bool, other: &Address, other_only_v6: bool) -> bool {
         match (self, other) {
-            (Address::Port(a, one, port), Address::Port(b, two, other_port)) => {
-                let same_version = a == b || is_v4(one) == is_v4(two);
-                port == other_port && same_version && (one == two || is_any(one) || is_any(two))
+            (Address::Port(_, one, port), Address::Port(_, two, other_port)) => {
+                let covers = |any: &[u8; 16], only: bool, ip: &[u8; 16]| match is_v4(any) {
+                    true => is_any(any) && is_v4(ip),
+                    false => is_any(any) && !(only && is_v4(ip)),
+                };
+                let overlap = one == two || covers(one, only_v6, two) || covers(two, other_only_v6, one);
+                port == other_port && overlap
             }
             (one, other) => one == other,
         }
     }
 
     /// Returns whether a connection to `to` reaches a listener with this address.
-    pub fn is_reached_by(&self, to: &Address) -> bool {
+    pub fn is_reached_by(&self, to: &Address, only_v6: bool) -> bool {
         match (self, &to.reached()) {
             (Address::Port(_, here, port), Address::Port(_, ip, to_port)) => {
-                let any = *here == ANY || *here == mapped([0; 4]) && is_v4(ip);
+                let any = *here == ANY && !(only_v6 && is_v4(ip)) || *here == mapped([0; 4]) && is_v4(ip);
                 port == to_port && (here == ip || any)
             }
             (here, to) => here == to,
@@ -204,8 +215,8 @@ impl Address {
     pub fn with_port(self, is_free: impl Fn(&Address) -> bool) -> Option<Self> {
         match self {
             Address::Port(domain, ip, 0) => {
-                let ports = FREE_PORTS.map(|_| Address::Port(domain, ip, next_port()));
-                ports.into_iter().find(is_free)
+                let mut ports = (0..MOST_TRIES).map(|_| Address::Port(domain, ip, next_port()));
+                ports.find(is_free)
             }
             other => Some(other).filter(is_free),
         }

@@ -134,7 +134,11 @@ fn save_fpu(at: u64) -> Result<(), Errno> {
 pub fn info(signal: u32, origin: Origin) -> Siginfo {
     let mut fields = [0; 14];
     // `si_addr`, or `si_pid` with a zero `si_uid`. Then `si_status`.
-    (fields[0], fields[1]) = (origin.value, u64::from(origin.status as u32));
+    (fields[0], fields[1]) = match origin.code {
+        // `si_timerid`, and `si_value`.
+        SI_TIMER => (u64::from(origin.status as u32), origin.value),
+        _ => (origin.value, u64::from(origin.status as u32)),
+    };
     Siginfo { signo: signal as i32, errno: 0, code: origin.code, padding: 0, fields }
 }
 

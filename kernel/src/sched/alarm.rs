@@ -1,0 +1,124 @@
+//! Alarms: timers that do something when they are due, once or again and again.
+//!
+//! An alarm is in the timers of the core that set it last, and runs there when that core looks up from a
+//! program or idles, as sleepers wake. Lock order: an alarm's state, then a core's timers. Neither is held
+//! while the alarm rings.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use abi::Errno;
+use percore::{CoreId, pin};
+use sync::SpinLock;
+
+use super::cores;
+use super::timers::{self, Rung};
+use crate::arch;
+
+/// The least time between two rings. An alarm with a shorter interval counts several at once, so that its
+/// program gets to run.
+const LEAST_NS: u64 = 100_000;
+
+/// The action of an alarm.
+pub trait Ring: Send + Sync + 'static {
+    /// Called when the alarm is due, with the number of times that it was due since the last call.
+    fn ring(&self, count: u64);
+}
+
+/// A timer with an action.
+pub struct Alarm<R> {
+    /// Unique among all alarms.
+    id: u64,
+    state: SpinLock<State>,
+    /// The action.
+    pub action: R,
+}
+
+/// The setting of an alarm.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Setting {
+    /// The time when it is due, in nanoseconds since boot.
+    pub deadline: Option<u64>,
+    /// The nanoseconds from then to the next time, or 0 for once.
+    pub interval: u64,
+}
+
+#[derive(Default)]
+struct State {
+    setting: Setting,
+    /// The core that has it in its timers, if it is set.
+    core: Option<CoreId>,
+}
+
+/// Relaxed: only uniqueness matters.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+impl<R: Ring> Alarm<R> {
+    /// Creates an alarm that is not set.
+    pub fn new(action: R) -> Self {
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Self { id, state: SpinLock::new(State::default()), action }
+    }
+
+    /// Sets it, or stops it if there is no deadline. Returns the setting before.
+    ///
+    /// # Errors
+    /// ENOMEM: it is stopped.
+    pub fn set(self: &Arc<Self>, new: Setting) -> Result<Setting, Errno> {
+        let mut state = self.state.lock();
+        let old = core::mem::take(&mut state.setting);
+        self.leave(&mut state, old.deadline);
+        if let Some(deadline) = new.deadline {
+            self.enter(&mut state, deadline)?;
+            state.setting = new;
+        }
+        Ok(old)
+    }
+
+    /// Returns the setting.
+    pub fn setting(&self) -> Setting {
+        self.state.lock().setting
+    }
+
+    /// Adds it to the timers of this core.
+    fn enter(self: &Arc<Self>, state: &mut State, deadline: u64) -> Result<(), Errno> {
+        let pin = pin();
+        timers::add_alarm(deadline, self.id, self.clone())?;
+        state.core = Some(pin.core());
+        Ok(())
+    }
+
+    fn leave(&self, state: &mut State, deadline: Option<u64>) {
+        if let (Some(core), Some(deadline)) = (state.core.take(), deadline) {
+            timers::remove_alarm(cores::of(core), deadline, self.id);
+        }
+    }
+}
+
+impl<R: Ring> Rung for Alarm<R> {
+    fn rung(self: Arc<Self>, deadline: u64) {
+        let count = {
+            let mut state = self.state.lock();
+            if state.setting.deadline != Some(deadline) {
+                // It was set again meanwhile.
+                return;
+            }
+            let (count, next) = next(deadline, state.setting.interval, arch::now_ns());
+            state.core = None;
+            // Without memory it stops.
+            state.setting.deadline = next.filter(|next| self.enter(&mut state, *next).is_ok());
+            count
+        };
+        self.action.ring(count);
+    }
+}
+
+/// Returns how often an alarm was due from `deadline` to `now`, and when it is due next.
+fn next(deadline: u64, interval: u64, now: u64) -> (u64, Option<u64>) {
+    if interval == 0 {
+        return (1, None);
+    }
+    let until = if interval < LEAST_NS { now + LEAST_NS } else { now };
+    let count = until.saturating_sub(deadline) / interval + 1;
+    (count, count.checked_mul(interval).and_then(|passed| deadline.checked_add(passed)))
+}
