@@ -122,10 +122,11 @@ static int multiplies(void *nothing)
 
 static void threads_fork(void)
 {
-    long flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
-    for (int made = 0; made < 8; made++)
-        said(clone(multiplies, (char *)mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                                            -1, 0) + 4 * PAGE, (int)flags, NULL));
+    for (int made = 0; made < 8; made++) {
+        char *stack = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (stack != MAP_FAILED)
+            said(start_thread(multiplies, stack + 4 * PAGE));
+    }
     forks();
 }
 
