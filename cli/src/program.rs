@@ -255,6 +255,30 @@ mod tests {
     }
 
     #[test]
+    fn scripts_get_their_interpreters() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = |name: &str, first: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, first).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        };
+        let outer = script("outer", &format!("#!{} -x\n", script("inner", "#!/bin/sh\n").display()));
+        let followed = |path: &Path| {
+            let (mut program, needs) = Program::load_any(path).unwrap();
+            let argv = follow_scripts(&mut program, needs, vec!["called".into(), "argument".into()]);
+            argv.map(|argv| (program.path, argv.into_iter().map(PathBuf::from).collect::<Vec<_>>()))
+        };
+        let (program, argv) = followed(&outer).unwrap();
+        assert_eq!(program, Path::new("/bin/sh"));
+        let inner = folder.path().join("inner");
+        assert_eq!(argv, [Path::new("/bin/sh"), &inner, Path::new("-x"), &outer, Path::new("argument")]);
+        let circle = folder.path().join("circle");
+        script("circle", &format!("#!{}\n", circle.display()));
+        assert!(followed(&circle).unwrap_err().to_string().contains("too many"));
+    }
+
+    #[test]
     fn a_part_that_the_file_has_not_is_named() {
         let mut cut = image(62, 2, 1);
         cut[64 + 33] = 1;

@@ -177,8 +177,13 @@ static void *sleep_for_ever(void *unused) {
 
 /* The last descriptor takes a lock along, whatever other threads and children did with the table. */
 static void last_descriptors(void) {
+    /* The thread is not to take signals that the process waits for. */
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
     pthread_t thread;
     pthread_create(&thread, NULL, sleep_for_ever, NULL);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     long failed = 0;
     for (int i = 0; i < 20; i++) {
         int fd = open(path, O_RDWR);

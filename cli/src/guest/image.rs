@@ -270,6 +270,32 @@ mod tests {
     }
 
     #[test]
+    fn paths_that_the_guest_hides_are_refused() {
+        for (path, is_hidden) in [
+            ("/dev/shm/x", true),
+            ("/proc", true),
+            ("/sys/x", true),
+            ("/devices/x", false),
+            ("/home/dev", false),
+            ("/", false),
+        ] {
+            assert_eq!(refuse_guests_own(Path::new(path)).is_err(), is_hidden, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_program_starts_as_this_one() {
+        let mut tree = Tree::default();
+        tree.like_here().unwrap();
+        let content = |path: &str| match &tree.0[path] {
+            Entry::File { content, .. } => String::from_utf8(content.clone()).unwrap(),
+            Entry::Directory => panic!("{path} is a folder"),
+        };
+        assert_eq!(Path::new(&content(".radixvm/directory")), std::env::current_dir().unwrap());
+        assert!(u32::from_str_radix(&content(".radixvm/umask"), 8).unwrap() <= 0o777);
+    }
+
+    #[test]
     fn strings_end_with_nul() {
         assert_eq!(strings(&["a".into(), OsString::new(), "b".into()]), b"a\0\0b\0");
     }

@@ -75,16 +75,7 @@ fn milliseconds(call: &Call<'_>) -> Option<u64> {
 }
 
 fn under_mask(call: &Call<'_>, timeout_ns: Option<u64>) -> Outcome {
-    if call.arg(4) != 0 {
-        signals::check_size(call.arg(5))?;
-        call.task.thread.signals.suspend(call.task, user::read(call.arg(4))?);
-    }
-    let outcome = wait(call, timeout_ns);
-    // A signal that ends the call is delivered under its mask first.
-    if outcome != Err(Errno::EINTR) {
-        call.task.thread.signals.resume(call.task);
-    }
-    outcome
+    signals::under_mask(call, call.arg(4), call.arg(5), || wait(call, timeout_ns))
 }
 
 fn wait(call: &Call<'_>, timeout_ns: Option<u64>) -> Outcome {

@@ -23,16 +23,7 @@ pub fn ppoll(call: &mut Call<'_>) -> Outcome {
         0 => None,
         at => Some(user::read::<Timespec>(at)?.to_ns().ok_or(Errno::EINVAL)?),
     };
-    if call.arg(3) != 0 {
-        signals::check_size(call.arg(4))?;
-        call.task.thread.signals.suspend(call.task, user::read(call.arg(3))?);
-    }
-    let outcome = wait(call, timeout);
-    // A signal that ends the call is delivered under its mask first.
-    if outcome != Err(Errno::EINTR) {
-        call.task.thread.signals.resume(call.task);
-    }
-    outcome
+    signals::under_mask(call, call.arg(3), call.arg(4), || wait(call, timeout))
 }
 
 fn wait(call: &Call<'_>, timeout_ns: Option<u64>) -> Outcome {

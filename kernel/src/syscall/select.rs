@@ -41,18 +41,8 @@ pub fn pselect6(call: &mut Call<'_>) -> Outcome {
         _ => Some(user::read::<Timespec>(at)?.to_ns().ok_or(Errno::EINVAL)?),
     };
     let deadline = deadline(timeout);
-    if mask != 0 {
-        let [mask, size] = user::read::<[u64; 2]>(mask)?;
-        if mask != 0 {
-            signals::check_size(size)?;
-            call.task.thread.signals.suspend(call.task, user::read(mask)?);
-        }
-    }
-    let outcome = wait(call, timeout, deadline);
-    // A signal that ends the call is delivered under its mask first.
-    if outcome != Err(Errno::EINTR) {
-        call.task.thread.signals.resume(call.task);
-    }
+    let [mask, size] = if mask != 0 { user::read(mask)? } else { [0; 2] };
+    let outcome = signals::under_mask(call, mask, size, || wait(call, timeout, deadline));
     if timeout.is_some() {
         let _unused = user::write(at, &left(deadline));
     }

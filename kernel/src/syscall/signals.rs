@@ -27,6 +27,24 @@ pub fn check_size(size: u64) -> Result<(), Errno> {
     if size == MASK_BYTES { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
+/// Calls `wait` with the signal mask at `mask` in place, if there is one. A signal that ends the wait is
+/// delivered under that mask first.
+///
+/// # Errors
+/// EINVAL for a mask of another size, EFAULT, and those of `wait`.
+pub fn under_mask(call: &Call<'_>, mask: u64, size: u64, wait: impl FnOnce() -> Outcome) -> Outcome {
+    let signals = &call.task.thread.signals;
+    if mask != 0 {
+        check_size(size)?;
+        signals.suspend(call.task, user::read(mask)?);
+    }
+    let outcome = wait();
+    if outcome != Err(Errno::EINTR) {
+        signals.resume(call.task);
+    }
+    outcome
+}
+
 /// Sets the action for a signal and writes the old one.
 pub fn rt_sigaction(call: &mut Call<'_>) -> Outcome {
     check_size(call.arg(3))?;

@@ -259,6 +259,17 @@ mod tests {
         assert_eq!(settings, ["PATH=/bin:/usr/bin", "PWD=/", "HOME=/x", "A=2"].map(OsString::from));
     }
 
+    /// Stock Linux does not see this machine's files, and says so before it boots.
+    #[test]
+    fn only_our_kernel_sees_the_files_of_this_machine() {
+        let program = Program { path: "/bin/ls".into(), bytes: Vec::new() };
+        let job = |host_files| Job { host_files, ..Job::new(program.clone(), []) };
+        assert_eq!(host_files(System::DEFAULT, &job(true)).unwrap(), " host-files");
+        assert_eq!(host_files(System::Linux, &job(false)).unwrap(), "");
+        assert!(host_files(System::Linux, &job(true)).unwrap_err().to_string().contains("/bin/ls"));
+        assert_eq!((job(true).place(), job(false).place()), ("/bin/ls".to_owned(), "/bin/ls".to_owned()));
+    }
+
     #[test]
     fn stock_linux_is_not_squeezed() {
         assert!(check_memory(System::Linux, (128 << 20) - 1).unwrap_err().to_string().contains("-m 128M"));
