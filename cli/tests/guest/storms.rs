@@ -23,6 +23,8 @@ const FILES: Storm = Storm { program: "filestorm", arguments: &["8", "50000"] };
 const MAPPINGS: Storm = Storm { program: "mapstorm", arguments: &["6", "1500"] };
 /// Processes that make, signal and wait for one another.
 const PROCESSES: Storm = Storm { program: "processstorm", arguments: &["60"] };
+/// Descriptors, sockets, lists of epoll, timers and locks, used by threads of several processes.
+const SOCKETS: Storm = Storm { program: "socketstorm", arguments: &["12", "3000"] };
 
 impl Storm {
     /// Runs it once.
@@ -119,6 +121,17 @@ fn a_storm_on_a_mapped_file_keeps_its_pages_apart() {
 #[test]
 fn a_storm_of_process_calls_harms_nobody() {
     PROCESSES.run_each(&[("1", "adaptive", 1), ("2", "adaptive", 2), ("4", "adaptive", 3)]);
+}
+
+#[test]
+fn a_storm_of_socket_calls_harms_nobody() {
+    SOCKETS.run_each(&[("1", "adaptive", 1), ("4", "adaptive", 2), ("8", "adaptive", 3)]);
+}
+
+#[test]
+#[ignore = "takes half an hour: cargo xtask fuzz"]
+fn on_and_on_socket_calls() {
+    SOCKETS.run_on_and_on();
 }
 
 #[test]
