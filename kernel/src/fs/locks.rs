@@ -35,8 +35,8 @@ const LISTS: usize = 64;
 /// The most locks of one owner on one file, and of all owners in one list.
 const MOST: usize = 1024;
 const MOST_IN_LIST: usize = 8192;
-/// The longest chain of waiters in which a circle is found, as in Linux.
-const DEEPEST: u32 = 10;
+/// The most waiters that are visited in search of a circle. Linux visits 10.
+const MOST_STEPS: u32 = 64;
 
 /// The kind of a lock, which says what owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,8 @@ static ALL: [List; LISTS] =
 /// The tables that wait for POSIX locks.
 static WAITERS: SpinLock<Vec<Waiter>> = SpinLock::new(Vec::new());
 
-/// Their number. Relaxed: it changes for a file with the lock of the file's list, and is read with that.
+/// Their number. Relaxed: an entry for a file is added with the lock of the file's list held, and looked for
+/// with that lock.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// A task that waits for a POSIX lock for its table, and the owner that it waits for.
@@ -271,8 +272,6 @@ fn replace(locks: &mut Vec<Lock>, wanted: &Lock, exclusive: Option<bool>) -> Res
     }
     if exclusive.is_some() {
         locks.push(new);
-    }
-    if exclusive.is_some() {
         // The owner waits no more, and others cannot wait for it and it for them meanwhile.
         let task = sched::current().tid();
         forget_waiters(|waiter| waiter.task == task);
@@ -302,7 +301,7 @@ fn wait_for(task: u32, wanted: &Lock, blocking: &Owner) -> Result<(), Errno> {
     let me = wanted.owner.address;
     let mut waiters = WAITERS.lock();
     waiters.retain(|waiter| waiter.task != task);
-    if leads_to(&waiters, blocking.address, me, DEEPEST) {
+    if leads_to(&waiters, blocking.address, me, &mut { MOST_STEPS }) {
         return Err(Errno::EDEADLK);
     }
     let waiter = Waiter { task, address: me, node: wanted.node, owner: blocking.address };
@@ -311,8 +310,11 @@ fn wait_for(task: u32, wanted: &Lock, blocking: &Owner) -> Result<(), Errno> {
     pushed
 }
 
-/// Returns whether the owner `from` is `to`, or waits for it, perhaps by way of others.
-fn leads_to(waiters: &[Waiter], from: usize, to: usize, depth: u32) -> bool {
-    let next = || waiters.iter().filter(|waiter| waiter.address == from);
-    from == to || depth > 0 && next().any(|waiter| leads_to(waiters, waiter.owner, to, depth - 1))
+/// Returns whether the owner `from` is `to`, or waits for it, perhaps by way of others, as far as that is
+/// seen in a number of `steps`. Owners with many threads have many ways.
+fn leads_to(waiters: &[Waiter], from: usize, to: usize, steps: &mut u32) -> bool {
+    let Some(left) = steps.checked_sub(1) else { return false };
+    *steps = left;
+    let mut next = waiters.iter().filter(|waiter| waiter.address == from);
+    from == to || next.any(|waiter| leads_to(waiters, waiter.owner, to, steps))
 }
