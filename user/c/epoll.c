@@ -14,12 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void tell(const char *what, long result) {
-    if (result < 0)
-        printf("%s: %s\n", what, strerror(errno));
-    else
-        printf("%s: %ld\n", what, result);
-}
+#include "tell.h"
 
 static int control(int list, int operation, int file, uint32_t events, uint64_t data) {
     struct epoll_event event = {.events = events, .data.u64 = data};

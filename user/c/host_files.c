@@ -20,6 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tell.h"
+
 #define A_BYTES 10000
 
 static void fail(const char *what) {
@@ -31,14 +33,6 @@ static void fail(const char *what) {
 static void need(int condition, const char *what) {
     if (!condition)
         fail(what);
-}
-
-/* Prints the result of a call that may fail. */
-static void tell(const char *what, long result) {
-    if (result < 0)
-        printf("%s: %s\n", what, strerror(errno));
-    else
-        printf("%s: %ld\n", what, result);
 }
 
 static unsigned long sum(const unsigned char *bytes, long count) {

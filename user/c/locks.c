@@ -13,15 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tell.h"
+
 static int file;
 static const char *path = "/tmp/locks-test";
-
-static void tell(const char *what, long result) {
-    if (result < 0)
-        printf("%s: %s\n", what, strerror(errno));
-    else
-        printf("%s: %ld\n", what, result);
-}
 
 static int set(int fd, int command, short type, long start, long len) {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = len};
@@ -331,7 +326,8 @@ static void killed(void) {
     sigwait(&wanted, &signal);
     pid_t me = getpid(), waker = fork();
     if (waker == 0) {
-        for (int i = 0; i < 50 && getppid() == me; i++) {
+        /* Until it is killed: the other may begin to wait late. */
+        while (getppid() == me) {
             usleep(20000);
             kill(me, SIGUSR1);
         }

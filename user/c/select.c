@@ -10,12 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void tell(const char *what, long result) {
-    if (result < 0)
-        printf("%s: %s\n", what, strerror(errno));
-    else
-        printf("%s: %ld\n", what, result);
-}
+#include "tell.h"
 
 static int both[2], more[2];
 

@@ -15,12 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void tell(const char *what, long result) {
-    if (result < 0)
-        printf("%s: %s\n", what, strerror(errno));
-    else
-        printf("%s: %ld\n", what, result);
-}
+#include "tell.h"
 
 static void look(const char *what, int file) {
     struct pollfd polled = {.fd = file, .events = POLLIN | POLLOUT | POLLRDHUP};

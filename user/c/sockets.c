@@ -20,12 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void tell(const char *what, long result) {
-    if (result < 0)
-        printf("%s: %s\n", what, strerror(errno));
-    else
-        printf("%s: %ld\n", what, result);
-}
+#include "tell.h"
 
 /* Says whether a call that returns a descriptor worked. */
 static int opened(const char *what, int fd) {
