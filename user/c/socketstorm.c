@@ -32,9 +32,14 @@
 #include <unistd.h>
 
 enum { THREADS = 3, AT_ONCE = 4, DESCRIPTORS = 48, PORTS = 12, FIRST_PORT = 5000, WAIT_MS = 4000 };
+enum { GOOD = 18 * 4096, PAGE = 4096 };
+
+/* Tries, of 10 ms, to take an address or lock at the end: enough for a busy machine. */
+enum { TRIES = 6000 };
 
 static long calls;
 static __thread uint64_t state;
+static __thread char *good;
 static char *wild[3];
 
 static uint64_t below(uint64_t limit)
@@ -49,10 +54,10 @@ static int fd(void)
     return below(50) ? 3 + (int)below(DESCRIPTORS) : (int)below(3000) - 100;
 }
 
-/* Memory for a call, mostly good. */
+/* Memory for a call, mostly good. The page after the good memory cannot be accessed, so long calls harm
+ * nothing. */
 static void *memory(void)
 {
-    static __thread char good[71000];
     return below(30) ? good + below(64) : wild[below(3)] + below(4096);
 }
 
@@ -301,6 +306,8 @@ static void on_descriptor(void)
 static void *storm(void *seed)
 {
     state = (uint64_t)seed;
+    good = mmap(NULL, GOOD + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(good, GOOD, PROT_READ | PROT_WRITE);
     for (long i = 0; i < calls; i++) {
         /* Another descriptor that waits would keep the thread. */
         fcntl(3 + below(DESCRIPTORS), F_SETFL, O_NONBLOCK);
@@ -416,7 +423,7 @@ int main(int argc, char **argv)
         struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
         int tries = 0, server = socket(AF_INET, SOCK_STREAM, 0);
         while (bind(server, (void *)&at, sizeof at) < 0)
-            if (tries++ > 200 || usleep(10000) < 0)
+            if (tries++ > TRIES || usleep(10000) < 0)
                 return fail("port", port);
         if (listen(server, 1) < 0)
             return fail("listen", port);
@@ -429,7 +436,7 @@ int main(int argc, char **argv)
         struct flock lock = {.l_type = F_WRLCK};
         int tries = 0;
         while (flock(file, LOCK_EX | LOCK_NB) < 0 || fcntl(file, F_SETLK, &lock) < 0)
-            if (tries++ > 200 || usleep(10000) < 0)
+            if (tries++ > TRIES || usleep(10000) < 0)
                 return fail("lock", i);
         close(file);
         unlink(path);

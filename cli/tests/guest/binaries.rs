@@ -91,6 +91,11 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn locks_end_with_their_files() {
+                same($compiler, "lock_ends", &["-c", "4"], &["150", "1"], b"");
+            }
+
+            #[test]
             fn sockets_that_listen() {
                 same($compiler, "sockets", &["-c", "4"], &[], b"");
             }

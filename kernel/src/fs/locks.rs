@@ -16,6 +16,11 @@
 //!    that closes a circle finds it. The entry goes, under the lock of the file's list, when the waiter has
 //!    its lock, and when that owner changes its locks on the file: the waiter then looks again.
 //!
+//! 4. An open file that nothing uses any more is freed, with its locks, after a grace period of RCU, and some
+//!    epochs of Refcache later if it was mapped. A call that meets a lock of an open file waits for these
+//!    first. If it may sleep it does so again every [`LOOK_AGAIN_NS`], because no call may follow the end of
+//!    the last use.
+//!
 //! Lock order: a list, then `WAITERS`.
 
 use alloc::vec::Vec;
@@ -24,8 +29,10 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use abi::Errno;
 use sync::SpinLock;
 
+use super::content::Content;
 use super::node::NodeRef;
-use crate::mm::fallible;
+use crate::arch;
+use crate::mm::{epoch, fallible};
 use crate::sched::{self, WaitQueue};
 
 /// The end of a range that goes on to the end of any file.
@@ -37,6 +44,10 @@ const MOST: usize = 1024;
 const MOST_IN_LIST: usize = 8192;
 /// The most waiters that are visited in search of a circle. Linux visits 10.
 const MOST_STEPS: u32 = 64;
+
+/// How long a call sleeps until it looks again whether the open file that has the lock is in use: far longer
+/// than that takes, and short for a person.
+const LOOK_AGAIN_NS: u64 = 100_000_000;
 
 /// The kind of a lock, which says what owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +83,15 @@ pub struct Lock {
     pub start: u64,
     /// The end.
     pub end: u64,
+}
+
+/// The outcome of an attempt to take a lock.
+#[derive(PartialEq, Eq)]
+enum Attempt {
+    /// It ended. After a success, another attempt succeeds too and changes nothing.
+    Done(Result<(), Errno>),
+    /// A lock of this kind excludes it.
+    Blocked(Kind),
 }
 
 struct List {
@@ -146,37 +166,72 @@ pub fn find(wanted: &Lock) -> Option<Lock> {
     locks.iter().filter(|lock| lock.excludes(wanted)).min_by_key(|lock| lock.start).copied()
 }
 
-/// Takes a lock, in place of those of its owner in its range. Waits for the others if it may.
+/// Takes a lock of `node`, in place of those of its owner in its range. Waits for the others if it may.
 ///
 /// # Errors
 /// EAGAIN if it may not wait, EDEADLK if the owners would wait for each other for ever, EINTR, ENOLCK if
 /// there are too many locks or no memory.
-pub fn take(wanted: &Lock, wait: bool) -> Result<(), Errno> {
+pub fn take(node: &NodeRef, wanted: &Lock, wait: bool) -> Result<(), Errno> {
     let List { locks, released } = list(wanted.node);
     if wanted.owner.kind == Kind::Flock && !has_same(wanted) {
         // As in Linux, a lock is given up before one of the other kind is waited for.
         remove(wanted)?;
     }
     let task = sched::current().tid();
-    let taken = released.attempt(wait, || {
+    let taken = until_done(node, wait, || {
         let mut locks = locks.lock();
         let own = locks.iter().filter(|lock| lock.is_of(wanted.node, &wanted.owner)).count();
         if own >= MOST || locks.len() >= MOST_IN_LIST {
-            return Some(Err(Errno::ENOLCK));
+            return Attempt::Done(Err(Errno::ENOLCK));
         }
         match locks.iter().find(|lock| lock.excludes(wanted)) {
-            Some(blocking) if wait => wait_for(task, wanted, &blocking.owner).err().map(Err),
-            Some(_) => None,
-            None => Some(replace(&mut locks, wanted, Some(wanted.is_exclusive))),
+            Some(blocking) if wait => match wait_for(task, wanted, &blocking.owner) {
+                Ok(()) => Attempt::Blocked(blocking.owner.kind),
+                Err(error) => Attempt::Done(Err(error)),
+            },
+            Some(blocking) => Attempt::Blocked(blocking.owner.kind),
+            None => Attempt::Done(replace(&mut locks, wanted, Some(wanted.is_exclusive))),
         }
     });
     if wait {
         forget_waiters(|waiter| waiter.task == task);
     }
-    taken??;
+    taken?;
     // A lock that has become shared may let others in.
     released.wake_all();
     Ok(())
+}
+
+/// Calls `attempt` until it is done, and waits in between if that is allowed.
+///
+/// # Errors
+/// EAGAIN if it is not, EINTR, and those of the attempt.
+fn until_done(node: &NodeRef, wait: bool, mut attempt: impl FnMut() -> Attempt) -> Result<(), Errno> {
+    let List { released, .. } = list(address(node));
+    loop {
+        let mut found = attempt();
+        if matches!(found, Attempt::Blocked(Kind::OpenFile | Kind::Flock)) {
+            free_open_files(node);
+            found = attempt();
+        }
+        let kind = match found {
+            Attempt::Done(result) => return result,
+            Attempt::Blocked(kind) if wait => kind,
+            Attempt::Blocked(_) => return Err(Errno::EAGAIN),
+        };
+        let deadline = (kind != Kind::Posix).then(|| arch::now_ns() + LOOK_AGAIN_NS);
+        let change = || (attempt() != Attempt::Blocked(kind)).then_some(());
+        let waited = released.wait_until_or(deadline, change);
+        waited.inspect_err(|_| sched::current().thread.signals.allow_restart())?;
+    }
+}
+
+/// Frees open files of a node that nothing uses any more: invariant 4.
+fn free_open_files(node: &NodeRef) {
+    match node.content().and_then(Content::pages) {
+        Some(pages) if pages.was_mapped() => epoch::free_unmapped(),
+        _ => _ = epoch::free_removed(),
+    }
 }
 
 /// Returns whether an owner has this very lock.

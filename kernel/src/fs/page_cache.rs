@@ -204,6 +204,11 @@ impl PageCache {
         self.note(MAPPED);
     }
 
+    /// Returns whether it was mapped at some time.
+    pub fn was_mapped(&self) -> bool {
+        self.past.load(Ordering::Relaxed) & MAPPED != 0
+    }
+
     /// Notes that the file has no name.
     pub fn note_nameless(&self) {
         self.note(NAMELESS);

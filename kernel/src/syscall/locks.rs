@@ -42,7 +42,7 @@ pub fn fcntl(call: &Call<'_>, file: &OpenFile) -> Outcome {
             } else {
                 file.note_locked()
             }
-            locks::take(&lock, matches!(command, F_SETLKW | F_OFD_SETLKW))?;
+            locks::take(file.node(), &lock, matches!(command, F_SETLKW | F_OFD_SETLKW))?;
             // Another thread may have closed the descriptor meanwhile, and its close found no lock.
             if is_posix && !call.files().borrow(call.int(0)).is_ok_and(|now| core::ptr::eq(&*now, file)) {
                 locks::remove(&lock)?;
@@ -99,7 +99,7 @@ pub fn flock(call: &mut Call<'_>) -> Outcome {
         LOCK_UN => locks::remove(&lock(false))?,
         LOCK_SH | LOCK_EX => {
             file.note_locked();
-            locks::take(&lock(operation & !LOCK_NB == LOCK_EX), operation & LOCK_NB == 0)?;
+            locks::take(file.node(), &lock(operation & !LOCK_NB == LOCK_EX), operation & LOCK_NB == 0)?;
         }
         _ => return Err(Errno::EINVAL),
     }
