@@ -59,9 +59,15 @@ static int kept(char *block, long from, long to)
     return 1;
 }
 
+/* Returns 0 or an errno. Linux may be using a page at that moment, and says so: the request is made again. */
 static int collapse(char *block)
 {
-    return madvise(block, BYTES, MADV_HUGEPAGE) ? errno : madvise(block, BYTES, MADV_COLLAPSE) ? errno : 0;
+    if (madvise(block, BYTES, MADV_HUGEPAGE))
+        return errno;
+    for (int tries = 0; madvise(block, BYTES, MADV_COLLAPSE); tries++)
+        if ((errno != EAGAIN && errno != EBUSY) || tries == 100)
+            return errno;
+    return 0;
 }
 
 /* Returns the KiB of huge pages in the mapping that begins at `block`. */
