@@ -107,6 +107,11 @@ fn process() {
 }
 
 #[test]
+fn buffers() {
+    compare("buffers", &[]);
+}
+
+#[test]
 fn threads_linked_statically() {
     compare("threads", &["-static"]);
 }
