@@ -1,4 +1,4 @@
-//! Messages of the protocol 9P2000.L, by which a guest reads the files of its host.
+//! Messages of the protocol 9P2000.L, by which a guest reads and changes the files of its host.
 //!
 //! A message is `size[4] type[1] tag[2]` and the fields of its type, all little-endian. `size` counts the
 //! whole message. A string is `length[2]` and its bytes. A file is named by a fid, a number that the client
@@ -26,12 +26,30 @@ pub const BASIC: u64 = 0x7ff;
 pub enum Kind {
     /// Opens a fid: `fid[4] flags[4]`.
     Lopen = 12,
+    /// Creates a file in the directory of a fid, which then is the open file: `fid[4] name[s] flags[4]
+    /// mode[4] group[4]`.
+    Lcreate = 14,
+    /// Creates a symbolic link: `directory[4] name[s] target[s] group[4]`.
+    Symlink = 16,
     /// Reads a symbolic link: `fid[4]`.
     Readlink = 22,
     /// Reads attributes: `fid[4] mask[8]`.
     Getattr = 24,
+    /// Changes attributes: `fid[4] valid[4] mode[4] owner[4] group[4] size[8]`, and the times of access and
+    /// of change, `seconds[8] ns[8]` each.
+    Setattr = 26,
     /// Reads the names of an open directory: `fid[4] position[8] count[4]`.
     Readdir = 40,
+    /// Brings an open file to its disk: `fid[4] only_data[4]`.
+    Fsync = 50,
+    /// Gives a file another name: `directory[4] fid[4] name[s]`.
+    Link = 70,
+    /// Creates a directory: `directory[4] name[s] mode[4] group[4]`.
+    Mkdir = 72,
+    /// Moves a name: `from[4] name[s] to[4] name[s]`.
+    Renameat = 74,
+    /// Removes a name: `directory[4] name[s] flags[4]`.
+    Unlinkat = 76,
     /// Agrees on a version: `msize[4] version[s]`.
     Version = 100,
     /// Names the root: `fid[4] afid[4] user[s] tree[s] number[4]`.
@@ -40,8 +58,25 @@ pub enum Kind {
     Walk = 110,
     /// Reads bytes of an open file: `fid[4] position[8] count[4]`.
     Read = 116,
+    /// Writes bytes to an open file: `fid[4] position[8] count[4] data`.
+    Write = 118,
     /// Forgets a fid: `fid[4]`.
     Clunk = 120,
+}
+
+/// [`Kind::Setattr`]: the permissions are valid.
+pub const SET_MODE: u32 = 1;
+/// [`Kind::Setattr`]: the size is valid.
+pub const SET_SIZE: u32 = 8;
+/// [`Kind::Setattr`]: the time of change is valid, and is the given one.
+pub const SET_CHANGED: u32 = 0x20 | 0x100;
+
+impl Kind {
+    /// Returns whether it changes files of the host.
+    pub fn is_change(self) -> bool {
+        use Kind::{Fsync, Lcreate, Link, Mkdir, Renameat, Setattr, Symlink, Unlinkat, Write};
+        matches!(self, Fsync | Lcreate | Link | Mkdir | Renameat | Setattr | Symlink | Unlinkat | Write)
+    }
 }
 
 /// The type of an answer that tells an error.
@@ -95,6 +130,16 @@ impl<'a> Request<'a> {
     /// Adds a string.
     pub fn string(&mut self, value: &[u8]) -> &mut Self {
         match u16::try_from(value.len()) {
+            Ok(len) => self.put(&len.to_le_bytes()),
+            Err(_) => self.fits = false,
+        }
+        self.put(value);
+        self
+    }
+
+    /// Adds data, after their length.
+    pub fn data(&mut self, value: &[u8]) -> &mut Self {
+        match u32::try_from(value.len()) {
             Ok(len) => self.put(&len.to_le_bytes()),
             Err(_) => self.fits = false,
         }
@@ -202,6 +247,8 @@ impl<'a> Fields<'a> {
 /// The attributes of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
+    /// The number of the file.
+    pub ino: u64,
     /// Type and permissions, as `st_mode`.
     pub mode: u32,
     /// The owner.
@@ -223,7 +270,7 @@ impl Attributes {
     /// [`Damaged`] if fields are missing.
     pub fn take(fields: &mut Fields<'_>) -> Result<Self, Damaged> {
         fields.u64()?; // the attributes that are valid
-        fields.qid_path()?;
+        let ino = fields.qid_path()?;
         let (mode, uid, gid) = (fields.u32()?, fields.u32()?, fields.u32()?);
         let links = u32::try_from(fields.u64()?).unwrap_or(u32::MAX);
         fields.bytes(8)?; // the device that it stands for
@@ -231,7 +278,7 @@ impl Attributes {
         fields.bytes(8 + 8 + 16)?; // the unit of blocks, blocks, the time of access
         let (seconds, ns) = (fields.u64()?, fields.u64()?);
         let changed_ns = seconds.saturating_mul(1_000_000_000).saturating_add(ns);
-        Ok(Self { mode, uid, gid, links, size, changed_ns })
+        Ok(Self { ino, mode, uid, gid, links, size, changed_ns })
     }
 }
 
@@ -295,6 +342,8 @@ mod tests {
         assert_eq!(buffer[..22], *b"\x16\0\0\0\x6e\x03\0\x01\0\0\0\x02\0\0\0\x01\0\x03\0usr");
         assert_eq!(walk(&mut buffer[..21]), None);
         assert_eq!(Request::new(&mut buffer, Kind::Walk, 3).string(&[0; 0x1_0000]).finish(), None);
+        assert_eq!(Request::new(&mut buffer, Kind::Write, 3).u32(1).u64(2).data(b"xy").finish(), Some(25));
+        assert_eq!(buffer[7..25], *b"\x01\0\0\0\x02\0\0\0\0\0\0\0\x02\0\0\0xy");
     }
 
     /// Makes an answer with these fields.
@@ -324,6 +373,7 @@ mod tests {
         [S_IFREG | 0o644, 1000, 100].iter().for_each(|field: &u32| fields.extend(field.to_le_bytes()));
         [1, 0, 4097, 4096, 16, 7, 8, 9, 10].iter().for_each(|field: &u64| fields.extend(field.to_le_bytes()));
         let expected = Attributes {
+            ino: 0,
             mode: S_IFREG | 0o644,
             uid: 1000,
             gid: 100,

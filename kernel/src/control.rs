@@ -9,6 +9,7 @@ mod line;
 
 use core::fmt::Display;
 
+use abi::Errno;
 use percore::CoreId;
 
 use self::line::Line;
@@ -65,6 +66,11 @@ pub fn warn(text: impl Display) {
 /// Reports a system call that is not implemented.
 pub fn unknown_syscall(number: u64, args: [u64; 6]) {
     Line::new("unknown_syscall").number("number", number).list("args", args.into_iter(), Line::hex_value);
+}
+
+/// Reports that a file's changes could not be written back to the host.
+pub fn unwritten(name: &[u8], error: Errno) {
+    Line::new("unwritten").text("name", name.escape_ascii()).text("text", error);
 }
 
 /// Reports that memory ran out and that a process is killed for it.

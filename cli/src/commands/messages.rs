@@ -36,6 +36,10 @@ impl Messages {
     fn hear(&self, line: &Line) {
         match line {
             Line::Oom { text } => terminal::message(text),
+            Line::Unwritten { name, text } => terminal::message(format_args!(
+                "{}: its changes could not be written to this machine: {text}",
+                terminal::name(name)
+            )),
             Line::UnknownSyscall { number, args } if self.talkative => {
                 let name = super::syscalls::name(*number).unwrap_or("?");
                 terminal::message(format_args!(

@@ -12,6 +12,7 @@ use launch::exit_status::{FAILED, NOT_RUNNABLE};
 use launch::guest::channels::Sink;
 use launch::guest::file_arg::FileArg;
 use launch::guest::kvm;
+use launch::guest::mount_arg::MountArg;
 use launch::guest::protocol::Stats;
 use launch::guest::qemu::Accel;
 use launch::guest::session::{self, End, Outcome, Plan};
@@ -49,9 +50,15 @@ pub struct Arguments {
     #[arg(long = "file", verbatim_doc_comment, value_name = "HOST[:GUEST]")]
     files: Vec<String>,
     /// Let the program see this machine's files, environment and working directory. Nothing is written to
-    /// them: changes stay in the guest
+    /// them: changes stay in the guest, except with --rw
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     host_files: HostFiles,
+    /// Let the program change this directory of this machine and all below it, under the same path or GUEST
+    ///
+    /// Names change here at once. The bytes of a file are written when the program closes it or calls
+    /// fsync, and at the end of the run.
+    #[arg(long, value_name = "DIR[:GUEST]")]
+    rw: Vec<String>,
     /// Print the RadixVM kernel's counters on stderr after the program
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "table", value_name = "FORM")]
     stats: Option<Form>,
@@ -168,18 +175,22 @@ impl Arguments {
         let files = self.files.iter().map(|text| FileArg::parse(text)).collect::<Result<_>>()?;
         let given = self.env.iter().cloned();
         let envp = if host_files { system::host_environment(given) } else { system::environment(given) };
-        Ok(Job { program, argv, envp, files, host_files })
+        let mounts = MountArg::parse_all(&self.rw)?;
+        Ok(Job { program, argv, envp, files, host_files, mounts })
     }
 
     /// Returns the program, its arguments, and whether it sees the host's files.
     fn program(&self) -> Result<(Program, Vec<OsString>, bool)> {
         let path = locate(&self.command[0].to_string_lossy())?;
         let argv = self.command.clone();
-        if self.host_files == HostFiles::Never || self.system()? == System::Linux {
+        let sees_none = self.host_files == HostFiles::Never || self.system()? == System::Linux;
+        anyhow::ensure!(!sees_none || self.rw.is_empty(), "--rw needs --host-files and the RadixVM kernel");
+        if sees_none {
             return Ok((Program::load(&path)?, argv, false));
         }
         let (mut program, needs) = Program::load_any(&path)?;
-        let host_files = self.host_files == HostFiles::Always || needs.is_some();
+        let is_wanted = self.host_files == HostFiles::Always || !self.rw.is_empty();
+        let host_files = is_wanted || needs.is_some();
         if !host_files {
             return Ok((program, argv, false));
         }
@@ -265,6 +276,7 @@ pub fn run(arguments: Arguments) -> Result<u8> {
 
 fn status(outcome: &Outcome, program: &Program) -> u8 {
     match &outcome.end {
+        End::Exited(0) if outcome.lost_changes => FAILED,
         End::Exited(status) => *status as u8,
         End::Killed(signal) | End::Interrupted(signal) => 128 + *signal as u8,
         End::Refused(why) => {

@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::cpio::Archive;
 use super::file_arg::FileArg;
+use super::mount_arg::MountArg;
 use super::skipped::Skipped;
 
 /// Folders that a guest fills itself. On stock Linux they hide the image's files there.
@@ -67,6 +68,15 @@ impl Tree {
         let status = fs::read_to_string("/proc/self/status")?;
         let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
         self.file(".radixvm/umask", 0o444, umask.unwrap_or("022").trim().as_bytes().to_vec())
+    }
+
+    /// Adds the places of directories that the guest may change.
+    pub fn mounts(&mut self, mounts: &[MountArg]) -> Result<()> {
+        if mounts.is_empty() {
+            return Ok(());
+        }
+        let paths: Vec<OsString> = mounts.iter().map(|mount| mount.guest.clone().into()).collect();
+        self.file(".radixvm/mounts", 0o444, strings(&paths))
     }
 
     /// Adds a file of the host, or a folder with everything below it. Returns the files that were skipped.

@@ -61,6 +61,7 @@ fn probe_plan(kernel: &Path) -> Result<Plan> {
         image: Tree::default().pack()?,
         disk: None,
         host_files: false,
+        mounts: Vec::new(),
         stdout: Sink::buffer(),
         stderr: Sink::buffer(),
         stdin: false,

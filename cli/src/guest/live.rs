@@ -25,7 +25,9 @@ use anyhow::{Context, Result, anyhow};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, kill_process, pidfd_open, setrlimit,
+};
 
 use super::channels::{self, Channel, FIRST_PORT, Sink};
 use super::qemu::{self, Boot, Port, Qemu};
@@ -159,6 +161,12 @@ impl Drop for Live {
     }
 }
 
+/// Raises the limit of open files, because QEMU opens each file that the guest does.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _lower = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 fn spawn(plan: &Plan, ports: Vec<OwnedFd>) -> Result<Child> {
     let image = memory_file(&plan.image)?;
     let image_number = FIRST_PORT + ports.len() as i32;
@@ -175,11 +183,15 @@ fn spawn(plan: &Plan, ports: Vec<OwnedFd>) -> Result<Child> {
     let mut command = guard::command(&qemu::program())?;
     let plugin = plan.plugin.as_ref().map(|plugin| plugin.argument.clone());
     let Plan { machine, host_files, .. } = *plan;
-    let qemu = Qemu { machine, boot, disk: disk_path, host_files, ports: backends, plugin };
+    let mounts = plan.mounts.clone();
+    let qemu = Qemu { machine, boot, disk: disk_path, host_files, mounts, ports: backends, plugin };
     command.args(qemu.arguments());
     command.envs(plan.plugin.iter().map(|plugin| (guard::PRELOAD, &plugin.preload)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.fd_mappings(mappings).map_err(|error| anyhow!(error))?;
+    if host_files {
+        raise_file_limit();
+    }
     command.spawn().with_context(|| format!("cannot start {}", qemu::program()))
 }
 

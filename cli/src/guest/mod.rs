@@ -20,6 +20,7 @@ pub mod image;
 pub mod kvm;
 pub mod linux;
 pub mod live;
+pub mod mount_arg;
 pub mod protocol;
 pub mod qemu;
 pub mod session;

@@ -38,6 +38,13 @@ pub enum Line {
         /// The page, the process and its memory.
         text: String,
     },
+    /// The changes of a file could not be written back to this machine.
+    Unwritten {
+        /// The file's name.
+        name: String,
+        /// The reason.
+        text: String,
+    },
     /// The kernel itself failed.
     Panic {
         /// The place and the reason.

@@ -103,6 +103,8 @@ pub struct Qemu {
     pub disk: Option<PathBuf>,
     /// Set if the guest reads the host's files.
     pub host_files: bool,
+    /// The directories that it may change, too.
+    pub mounts: Vec<PathBuf>,
     /// The far ends of COM1, COM2, ... in this order.
     pub ports: Vec<Port>,
     /// A plugin's file and options, as `-plugin` takes them.
@@ -153,12 +155,14 @@ impl Qemu {
         extend(arguments, &["-drive", &drive, "-device", "nvme,drive=files,serial=files"]);
     }
 
-    /// Adds the device by which the guest reads the host's files. QEMU opens none of them for writing.
+    /// Adds the device by which the guest reads the host's files, and those for directories that it may
+    /// change. QEMU opens no other files for writing.
     fn push_host_files(&self, arguments: &mut Vec<OsString>) {
         if self.host_files {
-            let files = "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap";
-            let device = "virtio-9p-pci,fsdev=host,mount_tag=host,disable-legacy=on";
-            extend(arguments, &["-fsdev", files, "-device", device]);
+            push_share(arguments, "host", Path::new("/"), ",readonly=on");
+        }
+        for (number, mount) in self.mounts.iter().enumerate() {
+            push_share(arguments, &format!("rw{number}"), mount, "");
         }
     }
 
@@ -167,6 +171,13 @@ impl Qemu {
         let words = self.arguments().into_iter().map(|word| quote(&word.to_string_lossy()));
         std::iter::once(quote(&program())).chain(words).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// Adds a device for the files below `path`.
+fn push_share(arguments: &mut Vec<OsString>, id: &str, path: &Path, more: &str) {
+    let files = format!("local,id={id},path={},security_model=none,multidevs=remap{more}", escaped(path));
+    let device = format!("virtio-9p-pci,fsdev={id},mount_tag={id},disable-legacy=on");
+    extend(arguments, &["-fsdev", &files, "-device", &device]);
 }
 
 fn extend(arguments: &mut Vec<OsString>, words: &[&str]) {
@@ -195,7 +206,7 @@ mod tests {
         let machine = Machine { cpus: 4, memory: 512 << 20, accel, cpu_model: "max" };
         let boot = Boot { kernel: "k".into(), initrd: "i".into(), command_line: "vm=radix it's".into() };
         let ports = vec![Port::Inherited(3), Port::File("a,b".into()), Port::Appended("log".into())];
-        Qemu { machine, boot, disk: None, host_files: false, ports, plugin: None }
+        Qemu { machine, boot, disk: None, host_files: false, mounts: Vec::new(), ports, plugin: None }
     }
 
     #[test]

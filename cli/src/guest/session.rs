@@ -37,6 +37,8 @@ pub struct Plan {
     pub disk: Option<File>,
     /// Set if the guest reads the host's files.
     pub host_files: bool,
+    /// The directories that it may change, too.
+    pub mounts: Vec<PathBuf>,
     /// The program's standard output.
     pub stdout: Sink,
     /// The program's standard error.
@@ -107,6 +109,8 @@ pub struct Outcome {
     pub crash: Option<Box<Crash>>,
     /// The owners of physical memory.
     pub owners: Option<Owners>,
+    /// Set if the changes of a file could not be written back.
+    pub lost_changes: bool,
 }
 
 /// A notice for the user while a guest runs.
@@ -144,7 +148,8 @@ pub fn run(plan: Plan, notice: &mut Reader<'_>) -> Result<Outcome> {
         (Some(end), _) => end,
         (None, _) => End::Failed(said.explain(&words)),
     };
-    Ok(Outcome { end, stats: said.stats, crash: said.crash, owners: said.owners })
+    let Said { stats, crash, owners, lost_changes, .. } = said;
+    Ok(Outcome { end, stats, crash, owners, lost_changes })
 }
 
 /// Runs a guest without notices.
@@ -195,6 +200,7 @@ struct Said {
     stats: Option<Stats>,
     crash: Option<Box<Crash>>,
     owners: Option<Owners>,
+    lost_changes: bool,
 }
 
 impl Said {
@@ -215,6 +221,7 @@ impl Said {
             Line::Crash(crash) => self.crash = Some(crash),
             Line::Refused { text } => return Some(End::Refused(text)),
             Line::Owners(owners) => self.owners = Some(owners),
+            Line::Unwritten { .. } => self.lost_changes = true,
             Line::Exit { signal: Some(signal), .. } => return Some(End::Killed(signal)),
             Line::Exit { status, signal: None } => return Some(End::Exited(status.unwrap_or(0))),
             Line::Log { .. } | Line::UnknownSyscall { .. } | Line::Oom { .. } => {}
@@ -265,6 +272,7 @@ mod tests {
             image: Vec::new(),
             disk: None,
             host_files: false,
+            mounts: Vec::new(),
             stdout: Sink::buffer(),
             stderr: Sink::buffer(),
             stdin: false,

@@ -175,7 +175,7 @@ mod tests {
             let mut ends = ends;
             let attempt = boot(|| {
                 let end = ends.pop().unwrap();
-                let outcome = Outcome { end, stats: None, crash: None, owners: None };
+                let outcome = Outcome { end, stats: None, crash: None, owners: None, lost_changes: false };
                 Ok(Attempt {
                     outcome,
                     stdout: Sink::buffer(),

@@ -29,6 +29,7 @@ mod matrix;
 mod meter;
 mod meter_programs;
 mod microbenchmarks;
+mod mounts;
 mod newer_qemu;
 mod owners;
 mod programs;

@@ -8,6 +8,7 @@ use abi::Errno;
 use abi::file::{POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFREG};
 
 use super::holders::Holders;
+use super::host::MountFile;
 use super::page_cache::PageCache;
 
 /// Readable and writable without waiting.
@@ -80,6 +81,11 @@ pub trait Content: Send + Sync {
 
     /// Returns other contents that begin as these and can be changed, if these cannot be.
     fn changeable(&self) -> Option<Result<Box<dyn Content>, Errno>> {
+        None
+    }
+
+    /// Returns it as a file whose changes are written back to the host, if it is one.
+    fn mount_file(&self) -> Option<&MountFile> {
         None
     }
 

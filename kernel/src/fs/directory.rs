@@ -105,14 +105,13 @@ impl Entries {
     /// Calls `retire` with all names locked, if there is none.
     ///
     /// # Errors
-    /// ENOTEMPTY.
-    pub fn retire(&self, retire: impl FnOnce()) -> Result<(), Errno> {
+    /// ENOTEMPTY, and those of `retire`.
+    pub fn retire(&self, retire: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
         let names = self.0.look();
         if !names.is_empty() {
             return Err(Errno::ENOTEMPTY);
         }
-        retire();
-        Ok(())
+        retire()
     }
 
     /// Returns the time of the directory's last change.

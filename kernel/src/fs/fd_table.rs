@@ -317,11 +317,15 @@ impl FdTable {
             // A file that cannot be put there is released when the table is not locked any more.
             slot => Ok(file.take().and_then(|file| fill(slot, file, close_on_exec))),
         })?;
-        closed.into_iter().for_each(|closed| self.release(closed));
+        // As on Linux, an error in writing the old file back is lost here.
+        closed.into_iter().for_each(|closed| _ = self.release(closed));
         Ok(fd as i32)
     }
 
     /// Closes `fd`.
+    ///
+    /// # Errors
+    /// EBADF. It is closed after any other one: those of [`OpenFile::write_back`].
     pub fn close(&self, fd: i32) -> Result<(), Errno> {
         if !is_open(self.slot(&pin(), fd)?) {
             return Err(Errno::EBADF);
@@ -330,12 +334,15 @@ impl FdTable {
             let slot = writer.slots().get(fd as usize).filter(|slot| is_open(slot));
             slot.and_then(Slot::take)
         });
-        self.release(closed.ok_or(Errno::EBADF)?);
-        Ok(())
+        self.release(closed.ok_or(Errno::EBADF)?)
     }
 
     /// Releases a file whose descriptor is closed.
-    fn release(&self, closed: Closed) {
+    ///
+    /// # Errors
+    /// Those of [`OpenFile::write_back`].
+    fn release(&self, closed: Closed) -> Result<(), Errno> {
+        let written = closed.write_back();
         if self.has_locked.load(Ordering::Relaxed) {
             locks::remove_all(closed.node(), &self.owner());
         }
@@ -347,6 +354,7 @@ impl FdTable {
             // left may keep the file too.
             epoch::free_removed();
         }
+        written
     }
 
     /// Returns the owner of POSIX locks that it is.

@@ -25,6 +25,8 @@ impl Files for Above {
 pub enum Source {
     /// A file that the program opened.
     File(StaticOrArc<OpenFile>),
+    /// A file of a mounted directory, and the pages that it had then.
+    Mounted(StaticOrArc<OpenFile>, Arc<PageCache>),
     /// Memory that is shared without a file.
     Memory(Arc<PageCache>),
 }
@@ -35,7 +37,11 @@ impl Source {
     /// # Errors
     /// ENODEV if the file has no pages.
     pub fn of(file: &StaticOrArc<OpenFile>) -> Result<Self, Errno> {
-        file.pages().ok_or(Errno::ENODEV)?.note_mapped();
+        let pages = file.pages().ok_or(Errno::ENODEV)?;
+        pages.note_mapped();
+        if file.is_mounted() {
+            return Ok(Self::Mounted(file.clone(), pages.clone()));
+        }
         Ok(Self::File(file.clone()))
     }
 
@@ -47,14 +53,14 @@ impl Source {
     pub fn pages(&self) -> &Arc<PageCache> {
         match self {
             Self::File(file) => file.pages().expect("seen when the source was made"),
-            Self::Memory(pages) => pages,
+            Self::Mounted(_, pages) | Self::Memory(pages) => pages,
         }
     }
 
     /// Returns the open file, if the source is one.
     pub fn opened(&self) -> Option<&StaticOrArc<OpenFile>> {
         match self {
-            Self::File(file) => Some(file),
+            Self::File(file) | Self::Mounted(file, _) => Some(file),
             Self::Memory(_) => None,
         }
     }

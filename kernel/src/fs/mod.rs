@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   /            the boot image's files, read in place, read-only       image
-//!                or the host's, with those in front, changed in memory  host
+//!                or the host's, with those in front, changed in memory, host
+//!                except mounted directories, whose changes go back
 //!   /tmp         files in memory                                        memory_file
 //!   /dev         null zero full random urandom stdin stdout stderr fd,  dev, device
 //!                and shm for files in memory
@@ -18,7 +19,7 @@
 //! | `open_file`, `fd_table` | an open file, a process's descriptors |
 //! | `fs_context` | the root, directory and umask of a process |
 //! | `buffers` | the program's buffers |
-//! | `host` | the host's files |
+//! | `host` | the host's files, read or mounted to be changed |
 //! | `folder`, `dev` | directories whose names are generated, `/dev` |
 //! | `pipe`, `socket`, `console` | pipes, sockets, the serial ports |
 //! | `eventfd`, `timerfd` | counters and timers that are files |
@@ -46,7 +47,7 @@ mod fd_table;
 pub mod folder;
 mod fs_context;
 pub mod holders;
-mod host;
+pub mod host;
 mod image;
 pub mod locks;
 mod mapped;
@@ -106,6 +107,9 @@ pub fn init(
         None => tree::attach(&root, b"tmp", &Node::directory(Volume::Memory, 0o1777)?.into_static()?)?,
     }
     image::unpack(archive, &root)?;
+    if let Some(paths) = image::private(archive, b".radixvm/mounts") {
+        host::mount_all(&root, paths)?;
+    }
     tree::freeze(&root)?;
     FILES.set(Files { root, archive });
     Ok(())

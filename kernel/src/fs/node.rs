@@ -20,7 +20,7 @@ use sync::{CachePadded, FreezeLock, SetOnce, SpinLock};
 use super::content::Content;
 use super::directory::Entries;
 use super::folder::{self, Folder};
-use super::host::Place;
+use super::host::{Change, Place};
 use super::open_file::OpenFile;
 use super::page_cache::PAGE;
 use crate::arch;
@@ -28,15 +28,34 @@ use crate::mm::fallible;
 use crate::mm::refcache_arc::RefcacheArc;
 use crate::mm::static_or_arc::StaticOrArc;
 
-/// The volume of a node. Its number is `st_dev`.
+/// The volume of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Volume {
     /// The files of the boot image, read-only.
-    Image = 1,
+    Image,
     /// Memory, writable.
-    Memory = 2,
+    Memory,
     /// Devices, pipes, `/proc`.
-    System = 3,
+    System,
+    /// A directory of the host that can be changed, by its number.
+    Mounted(u8),
+}
+
+impl Volume {
+    /// Returns its number, `st_dev`.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Image => 1,
+            Self::Memory => 2,
+            Self::System => 3,
+            Self::Mounted(number) => number.saturating_add(3),
+        }
+    }
+
+    /// Returns whether directories and regular files can be changed.
+    pub fn is_writable(self) -> bool {
+        matches!(self, Self::Memory | Self::Mounted(_))
+    }
 }
 
 /// The type and contents of a node.
@@ -108,9 +127,10 @@ fn new_ino() -> u64 {
     NODES_MADE.of(core).fetch_add(1, Ordering::Relaxed) * MAX_CORES as u64 + core.index() as u64 + 1
 }
 
-/// Returns the inode number of a file with number `ino` on the host: no other node has it.
+/// Returns the inode number of a file with number `ino` on the host, or 0 if that is not known: no other
+/// node on its volume has it.
 fn ino_of_host(ino: u64) -> u64 {
-    ino ^ 1 << 62
+    if ino == 0 { new_ino() } else { ino ^ 1 << 62 }
 }
 
 /// Returns where a symbolic link leads.
@@ -151,7 +171,7 @@ impl Node {
     pub fn host_directory(ino: u64, place: &Arc<Place>) -> Result<NodeRef, Errno> {
         Self::directory_with(|body| Self {
             host: Some(place.clone()),
-            ..Self::with(ino_of_host(ino), Volume::Memory, 0, body, 2)
+            ..Self::with(ino_of_host(ino), place.volume(), 0, body, 2)
         })
     }
 
@@ -164,7 +184,7 @@ impl Node {
 
     /// Creates the node of another file of the host, which is not settled yet.
     pub fn of_host(ino: u64, body: Body, place: &Arc<Place>) -> Result<NodeRef, Errno> {
-        let node = Self::with(ino_of_host(ino), Volume::Memory, 0, body, 1);
+        let node = Self::with(ino_of_host(ino), place.volume(), 0, body, 1);
         fallible::arc(Self { host: Some(place.clone()), ..node }).map(NodeRef::Arc)
     }
 
@@ -236,7 +256,7 @@ impl Node {
 
     /// Returns whether its contents, or its names, may change.
     pub fn is_writable(&self) -> bool {
-        self.volume == Volume::Memory || !matches!(self.kind() & S_IFMT, S_IFDIR | S_IFREG | S_IFLNK)
+        self.volume.is_writable() || !matches!(self.kind() & S_IFMT, S_IFDIR | S_IFREG | S_IFLNK)
     }
 
     /// Returns whether it is a file of the host.
@@ -244,13 +264,26 @@ impl Node {
         self.host.is_some()
     }
 
+    /// Returns its place on the host, if its changes are the host's too.
+    pub fn mounted(&self) -> Option<&Arc<Place>> {
+        self.host.as_ref().filter(|place| place.is_mounted())
+    }
+
     /// Opens it, if that may fail later.
     ///
     /// # Errors
-    /// The host's, such as EACCES, EIO, ENOMEM.
+    /// The host's, such as EACCES. ESTALE if it has just lost its last name in a mounted directory, ENOENT if
+    /// the host has removed it. EIO, ENOMEM.
     pub fn prepare_open(&self) -> Result<(), Errno> {
         match (&self.host, &self.body) {
-            (Some(place), Body::File(content)) if content.kind() == S_IFREG => place.open().map(drop),
+            (Some(place), Body::File(content)) if content.kind() == S_IFREG => {
+                match content.mount_file() {
+                    // Its own pages are here, and it was opened before it was changeable.
+                    Some(file) if file.is_changeable() => Ok(()),
+                    Some(file) => place.refresh(self, file).and_then(|()| place.open().map(drop)),
+                    None => place.open().map(drop),
+                }
+            }
             (Some(_), Body::File(_)) => Err(Errno::ENXIO),
             (Some(_), Body::Directory(_)) => self.names().map(drop),
             _ => Ok(()),
@@ -265,6 +298,40 @@ impl Node {
     /// Sets the permission bits.
     pub fn set_permissions(&self, permissions: u32) {
         self.permissions.store(permissions & 0o7777, Ordering::Relaxed);
+    }
+
+    /// Sets the permission bits, on the host too if it is from a mounted directory.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn change_permissions(&self, permissions: u32) -> Result<(), Errno> {
+        if let Some(place) = self.mounted() {
+            place.set(Change::Mode(permissions & 0o7777))?;
+        }
+        self.set_permissions(permissions);
+        Ok(())
+    }
+
+    /// Sets the time of its last change, on the host too if it is from a mounted directory.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn change_time(&self, ns: u64) -> Result<(), Errno> {
+        if let Some(place) = self.mounted() {
+            // A later write-back would set the time again.
+            self.write_back()?;
+            place.set(Change::Changed(ns))?;
+        }
+        self.set_changed(ns);
+        Ok(())
+    }
+
+    /// Writes its changes back to the host, if it is a file of a mounted directory.
+    ///
+    /// # Errors
+    /// Those of [`MountFile::write_back`](super::host::MountFile::write_back).
+    pub fn write_back(&self) -> Result<(), Errno> {
+        self.content().and_then(Content::mount_file).map_or(Ok(()), |file| file.write_back(false))
     }
 
     /// Returns an error unless it may change.
@@ -283,7 +350,8 @@ impl Node {
         }
     }
 
-    fn changed_ns(&self) -> u64 {
+    /// Returns the time of its last change.
+    pub fn changed_ns(&self) -> u64 {
         match &self.body {
             Body::Directory(directory) => directory.names.changed_ns(),
             _ => self.changed_ns.0.load(Ordering::Relaxed),
@@ -335,7 +403,7 @@ impl Node {
         let changed = Timespec::from_ns(self.changed_ns());
         let (major, minor) = self.content().map_or((0, 0), Content::device);
         Stat {
-            dev: self.volume as u64,
+            dev: self.volume.number().into(),
             ino: self.ino,
             nlink: self.links().into(),
             mode: self.kind() | self.permissions(),

@@ -59,6 +59,8 @@ pub struct OpenFile {
     pub position: Position,
     /// Whether its contents count what keeps them open. It is kept here because every call asks.
     has_holders: bool,
+    /// Whether it is of a mounted directory, and its changes are written back.
+    is_mounted: bool,
     /// Set for good when it takes a lock. Relaxed: calls that close a descriptor and run at the same time as
     /// the lock may miss it, as if they had come before.
     has_locked: AtomicBool,
@@ -87,8 +89,10 @@ impl OpenFile {
         };
         let flags = AtomicU32::new(flags & !OPENING);
         let has_holders = node.content().is_some_and(|content| content.holders().is_some());
+        let is_mounted = node.content().is_some_and(|content| content.mount_file().is_some());
         let (position, has_locked) = (Position(SpinLock::new(0)), AtomicBool::new(false));
-        fallible::arc(Self { node, place, flags, position, has_holders, has_locked }).map(StaticOrArc::from)
+        let file = Self { node, place, flags, position, has_holders, is_mounted, has_locked };
+        fallible::arc(file).map(StaticOrArc::from)
     }
 
     /// Counts a descriptor or a call that keeps it open. Returns false if it was closed before.
@@ -133,6 +137,20 @@ impl OpenFile {
     pub fn has_locked(&self) -> bool {
         let may_have = self.has_locked.load(Ordering::Relaxed);
         may_have && LOCKERS.iter().any(|kind| locks::has_any(&self.node, &self.owner(*kind)))
+    }
+
+    /// Returns whether its changes are written back to the host.
+    pub fn is_mounted(&self) -> bool {
+        self.is_mounted
+    }
+
+    /// Writes its changes back to the host, where a descriptor is closed.
+    ///
+    /// # Errors
+    /// Those of [`MountFile::write_back`](super::host::MountFile::write_back).
+    #[inline]
+    pub fn write_back(&self) -> Result<(), Errno> {
+        if self.is_mounted && self.is_writable() { self.node.write_back() } else { Ok(()) }
     }
 
     /// Returns whether its last descriptor is gone, as far as its contents count them.

@@ -378,10 +378,18 @@ impl PageCache {
     /// If there is room for none: ENOMEM, ENOSPC, EFBIG, EPERM by a seal, EBUSY as for
     /// [`Self::write_locked`].
     pub fn write(&self, at: WriteAt, from: &[u8]) -> Result<usize, Errno> {
+        self.write_there(at, from).map(|(_, done)| done)
+    }
+
+    /// Does the same, and returns also where the first byte was written.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn write_there(&self, at: WriteAt, from: &[u8]) -> Result<(u64, usize), Errno> {
         let end = self.len();
         match at {
             WriteAt::Offset(at) if !self.locks_writes() && at.saturating_add(from.len() as u64) <= end => {
-                self.put(at, from)
+                self.put(at, from).map(|done| (at, done))
             }
             _ => self.write_locked(at, from),
         }

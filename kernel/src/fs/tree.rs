@@ -15,23 +15,26 @@
 //! 2. A directory that was removed has no links and is empty. Both are checked and set with all its names
 //!    locked, so nothing is ever added to it again (ENOENT).
 //! 3. A node loses the reference of its name after a grace period of RCU, because look-ups use it uncounted.
-//! 4. A name that `rename` moves is found at one of its two places at each moment: look-ups of both names
+//! 4. In a mounted directory the host makes each change first, with the name locked. If the guest's part
+//!    fails then, for want of memory, the host's is undone as far as it can be.
+//! 5. A name that `rename` moves is found at one of its two places at each moment: look-ups of both names
 //!    wait while it is at both. That takes two stores, the directory's new parent, and perhaps an allocation.
 //!    All else that may fail or wait, such as the lock of a directory that is replaced, comes before. `..`
 //!    leads to the new place when the wait is over. A look-up that began before may still be led to the old
 //!    one.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::Errno;
 use abi::file::RENAME_NOREPLACE;
 use percore::{AllCores, MAX_CORES, Pinned, pin};
-use rcu::Spare;
 use sync::{CachePadded, SpinGuard, SpinLock};
 
 use super::content::Content;
-use super::directory::{self, Change, Entry};
+use super::directory::{self, Change};
+use super::host::Place;
 use super::memory_file::MemoryFile;
 use super::node::{Node, NodeRef, Volume};
 use super::path::Found;
@@ -81,8 +84,8 @@ pub fn freeze(directory: &NodeRef) -> Result<(), Errno> {
     while let Some(at) = left.pop() {
         match at.volume() {
             // The root is in memory if it is the host's.
-            Volume::Memory if !at.is(directory) => continue,
-            Volume::Memory => {}
+            volume if volume.is_writable() && !at.is(directory) => continue,
+            volume if volume.is_writable() => {}
             _ => at.freeze(),
         }
         let mut pushed = Ok(());
@@ -97,9 +100,57 @@ pub fn freeze(directory: &NodeRef) -> Result<(), Errno> {
     Ok(())
 }
 
-fn create(at: &Found<'_>, node: Result<NodeRef, Errno>) -> Result<NodeRef, Errno> {
-    let node = node?;
-    attach(&at.parent, &at.name, &node)?;
+/// Puts `mounted`, the root of a mount, in the place of the name that was found, or adds the name.
+///
+/// # Errors
+/// ENOTDIR if another file has the name, EROFS, ENOMEM.
+pub fn mount(at: &Found<'_>, mounted: &NodeRef) -> Result<(), Errno> {
+    if at.node.as_ref().is_some_and(|node| !node.is_directory()) || at.is_special() {
+        return Err(Errno::ENOTDIR);
+    }
+    let pin = pin();
+    let mut names = at.parent.change(&pin, &at.name)?;
+    mounted.set_parent(&at.parent, &at.name);
+    match at.node {
+        Some(_) => names.replace(&at.name, directory::spare(&at.name, mounted.clone())?),
+        None => names.insert(&at.name, mounted.clone())?,
+    }
+    Ok(())
+}
+
+/// Gives a node that `make` makes the name that was found vacant. In a mounted directory `make_there` makes
+/// it, on the host too.
+fn create(
+    at: &Found<'_>,
+    make: impl FnOnce() -> Result<NodeRef, Errno>,
+    make_there: impl FnOnce(&Arc<Place>) -> Result<NodeRef, Errno>,
+) -> Result<NodeRef, Errno> {
+    let Some(place) = at.parent.mounted() else {
+        let node = make()?;
+        attach(&at.parent, &at.name, &node)?;
+        return Ok(node);
+    };
+    let pin = pin();
+    let mut names = at.parent.change(&pin, &at.name)?;
+    if at.parent.links() == 0 {
+        return Err(Errno::ENOENT);
+    }
+    if names.get(&at.name).is_some() {
+        return Err(Errno::EEXIST);
+    }
+    let node = match make_there(place) {
+        Err(Errno::EEXIST) => {
+            // The host has had the name since the directory was listed.
+            let node = place.adopt(&at.name)?;
+            node.set_parent(&at.parent, &at.name);
+            names.insert(&at.name, node)?;
+            return Err(Errno::EEXIST);
+        }
+        made => made?,
+    };
+    node.set_parent(&at.parent, &at.name);
+    names.insert(&at.name, node.clone()).inspect_err(|_| place.undo(&at.name, node.is_directory()))?;
+    names.touch();
     Ok(node)
 }
 
@@ -111,8 +162,14 @@ fn vacant(at: &Found<'_>) -> Result<(), Errno> {
 }
 
 /// Creates an empty file without a name, on the volume of `directory`.
+///
+/// # Errors
+/// EROFS, ENOMEM, EOPNOTSUPP in a mounted directory.
 pub fn nameless_file(directory: &Node, permissions: u32) -> Result<NodeRef, Errno> {
     directory.must_be_writable()?;
+    if directory.mounted().is_some() {
+        return Err(Errno::EOPNOTSUPP);
+    }
     unnamed(MemoryFile::new()?, permissions)
 }
 
@@ -129,7 +186,8 @@ pub fn make_file(at: &Found<'_>, permissions: u32) -> Result<NodeRef, Errno> {
     if at.slash {
         return Err(Errno::EISDIR);
     }
-    create(at, Node::file(Volume::Memory, permissions, MemoryFile::new()?))
+    let here = || Node::file(Volume::Memory, permissions, MemoryFile::new()?);
+    create(at, here, |place| place.make_file(&at.name, permissions))
 }
 
 /// Creates a file that has no bytes of its own, such as the name of a socket.
@@ -142,13 +200,17 @@ pub fn make_special(
     if at.slash {
         return Err(Errno::ENOENT);
     }
-    create(at, Node::file(Volume::Memory, permissions, content))
+    // The host does not see it.
+    let node = Node::file(at.parent.volume(), permissions, content)?;
+    attach(&at.parent, &at.name, &node)?;
+    Ok(node)
 }
 
 /// Creates an empty directory.
 pub fn make_directory(at: &Found<'_>, permissions: u32) -> Result<(), Errno> {
     vacant(at)?;
-    create(at, Node::directory(Volume::Memory, permissions)).map(drop)
+    let here = || Node::directory(Volume::Memory, permissions);
+    create(at, here, |place| place.make_directory(&at.name, permissions)).map(drop)
 }
 
 /// Creates a symbolic link.
@@ -157,7 +219,7 @@ pub fn make_link(at: &Found<'_>, target: &[u8]) -> Result<(), Errno> {
     if at.slash {
         return Err(Errno::ENOENT);
     }
-    create(at, Node::link(Volume::Memory, target)).map(drop)
+    create(at, || Node::link(Volume::Memory, target), |place| place.make_link(&at.name, target)).map(drop)
 }
 
 /// Gives a file another name.
@@ -171,7 +233,13 @@ pub fn hard_link(node: &NodeRef, at: &Found<'_>) -> Result<(), Errno> {
     }
     // Counted first, so that removing another name at the same time does not take the last link.
     node.add_link();
-    attach(&at.parent, &at.name, node).inspect_err(|_| node.remove_link())
+    let here = || Ok(node.clone());
+    let there = |place: &Arc<Place>| {
+        // A name that the host does not see has no other there.
+        let own = node.mounted().ok_or(Errno::EXDEV)?;
+        place.hard_link(own, &at.name).map(|()| node.clone())
+    };
+    create(at, here, there).inspect_err(|_| node.remove_link()).map(drop)
 }
 
 /// Returns the node that was found, or one that is as it and can be changed, which then has the name.
@@ -181,6 +249,13 @@ pub fn hard_link(node: &NodeRef, at: &Found<'_>) -> Result<(), Errno> {
 pub fn writable(at: &Found<'_>) -> Result<NodeRef, Errno> {
     let node = at.existing()?;
     node.must_be_writable()?;
+    if let (Some(place), Some(file)) = (node.mounted(), node.content().and_then(Content::mount_file)) {
+        if !file.is_changeable() {
+            place.mount().forget(place.open_to_write()?);
+            file.make_changeable()?;
+        }
+        return Ok(node.clone());
+    }
     let Some(content) = node.content().and_then(Content::changeable) else { return Ok(node.clone()) };
     let (new, pin) = (node.with_contents(content?)?, pin());
     let mut names = at.parent.change(&pin, &at.name)?;
@@ -190,6 +265,17 @@ pub fn writable(at: &Found<'_>) -> Result<NodeRef, Errno> {
     names.replace(&at.name, directory::spare(&at.name, new.clone())?);
     node.remove_link();
     Ok(new)
+}
+
+/// Removes the name of a file in a mounted directory that the host has removed.
+pub fn forget_gone(at: &Found<'_>) -> Result<(), Errno> {
+    let (node, pin) = (at.existing()?, pin());
+    let mut names = at.parent.change(&pin, &at.name)?;
+    if names.get(&at.name).is_some_and(|named| named.is(node)) {
+        names.remove(&at.name);
+        node.remove_link();
+    }
+    Ok(())
 }
 
 /// Removes the name of a file that is no directory.
@@ -204,10 +290,19 @@ pub fn unlink(at: &Found<'_>) -> Result<(), Errno> {
     if !names.get(&at.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
     }
+    remove_there(at, node)?;
     names.remove(&at.name);
     node.remove_link();
     names.touch();
     Ok(())
+}
+
+/// Removes the name of `node` on the host, if that sees it. The name is locked.
+fn remove_there(at: &Found<'_>, node: &Node) -> Result<(), Errno> {
+    match (at.parent.mounted(), node.mounted()) {
+        (Some(directory), Some(place)) => directory.unlink(place, &at.name, node.is_directory()),
+        _ => Ok(()),
+    }
 }
 
 /// Removed directories that all cores together may leave to the ticks of Refcache. Each has some 1.5 KiB, and
@@ -242,27 +337,32 @@ pub fn remove_directory(at: &Found<'_>) -> Result<(), Errno> {
     if !node.is_directory() {
         return Err(Errno::ENOTDIR);
     }
+    if node.volume() != at.parent.volume() {
+        return Err(Errno::EBUSY);
+    }
     let pin = pin();
     let _tree = TREE.lock();
     let mut names = at.parent.change(&pin, &at.name)?;
     if !names.get(&at.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
     }
-    retire(node)?;
+    retire(node, || remove_there(at, node))?;
     names.remove(&at.name);
     names.touch();
     Ok(())
 }
 
-/// Marks an empty directory as removed.
+/// Marks an empty directory as removed, if `remove` succeeds, which is called with all its names locked.
 ///
 /// # Errors
 /// ENOTEMPTY, EROFS if it is immutable.
-fn retire(directory: &NodeRef) -> Result<(), Errno> {
+fn retire(directory: &NodeRef, remove: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
     directory.must_be_writable()?;
     directory.names()?.retire(|| {
+        remove()?;
         directory.forget_links();
         directory.keep_parent();
+        Ok(())
     })?;
     REMOVED.of(pin().core()).fetch_add(1, Ordering::Relaxed);
     Ok(())
@@ -345,13 +445,31 @@ fn exchange(from: &Found<'_>, to: &Found<'_>, node: &NodeRef, flags: u32) -> Res
     if is_same && flags & RENAME_NOREPLACE == 0 {
         return Ok(());
     }
-    let entry = give_up_victim(new, to, node, flags)?;
+    let victim = may_replace(new, to, node, flags)?;
+    if let (None, Some(place)) = (victim, to.parent.mounted())
+        && flags & RENAME_NOREPLACE != 0
+        && let Ok(known_there) = place.adopt(&to.name)
+    {
+        known_there.set_parent(&to.parent, &to.name);
+        elsewhere.as_mut().unwrap_or(&mut old).insert(&to.name, known_there)?;
+        return Err(Errno::EEXIST);
+    }
+    let entry = victim.map(|_| directory::spare(&to.name, node.clone())).transpose()?;
+    let there = || rename_there(from, to, node, victim);
+    match victim {
+        Some(victim) if victim.is_directory() => retire(victim, there)?,
+        Some(victim) => there().map(|()| victim.remove_link())?,
+        None => there()?,
+    }
     // Both, because of the parent below.
     let moving = [new.begin_move(&to.name), old.begin_move(&from.name)];
     let new = elsewhere.as_mut().unwrap_or(&mut old);
     match entry {
         Some(entry) => new.replace(&to.name, entry),
-        None => new.insert(&to.name, node.clone())?,
+        // Nothing was replaced, so the host's part can be undone.
+        None => new.insert(&to.name, node.clone()).inspect_err(|_| {
+            let _stays = rename_there(to, from, node, None);
+        })?,
     }
     // Between the two, as `path::of` needs it.
     node.set_parent(&to.parent, &to.name);
@@ -362,31 +480,41 @@ fn exchange(from: &Found<'_>, to: &Found<'_>, node: &NodeRef, flags: u32) -> Res
     Ok(())
 }
 
-/// Takes its link from the node called `to`, if there is one and `node` may replace it. Returns the entry to
-/// replace it with: nothing can fail any more.
-fn give_up_victim(
-    names: &Change<'_>,
+/// Returns the node called `to`, if there is one, which `node` may replace.
+fn may_replace<'n>(
+    names: &'n Change<'_>,
     to: &Found<'_>,
     node: &NodeRef,
     flags: u32,
-) -> Result<Option<Spare<Entry>>, Errno> {
+) -> Result<Option<&'n NodeRef>, Errno> {
     if to.parent.links() == 0 {
         return Err(Errno::ENOENT);
     }
     let Some(victim) = names.get(&to.name) else { return Ok(None) };
     match (node.is_directory(), victim.is_directory()) {
-        _ if flags & RENAME_NOREPLACE != 0 => return Err(Errno::EEXIST),
-        (true, false) => return Err(Errno::ENOTDIR),
-        (false, true) => return Err(Errno::EISDIR),
-        _ => {}
+        _ if flags & RENAME_NOREPLACE != 0 => Err(Errno::EEXIST),
+        (true, false) => Err(Errno::ENOTDIR),
+        (false, true) => Err(Errno::EISDIR),
+        _ => Ok(Some(victim)),
     }
-    let entry = directory::spare(&to.name, node.clone())?;
-    if victim.is_directory() {
-        retire(victim)?
-    } else {
-        victim.remove_link()
+}
+
+/// Moves the name of `node` on the host, which may replace `victim`. A file that the host does not see leaves
+/// no name there.
+fn rename_there(
+    from: &Found<'_>,
+    to: &Found<'_>,
+    node: &Node,
+    victim: Option<&NodeRef>,
+) -> Result<(), Errno> {
+    match (from.parent.mounted(), to.parent.mounted(), node.mounted(), victim) {
+        (Some(old), Some(new), Some(place), victim) => {
+            let victim = victim.and_then(|victim| victim.mounted());
+            old.rename((place, &from.name), (new, &to.name), victim.map(|place| &**place))
+        }
+        (Some(_), Some(_), None, Some(victim)) => remove_there(to, victim),
+        _ => Ok(()),
     }
-    Ok(Some(entry))
 }
 
 /// Returns whether the node called `to` is the directory of `from` or one above it. It is looked up again,

@@ -17,6 +17,7 @@ use super::{Ending, FIRST, Process, pid};
 use crate::arch;
 use crate::control::{self, Ended};
 use crate::counters::Counter;
+use crate::fs;
 use crate::mm;
 use crate::mm::statistics::sum;
 use crate::options;
@@ -48,6 +49,7 @@ pub fn shut_down(task: &Task, ending: Ending) -> ! {
         sched::park();
     }
     *WAITING.lock() = None;
+    write_back();
     wait_for_memory(task);
     report(task);
     control::exit(match ending {
@@ -55,6 +57,12 @@ pub fn shut_down(task: &Task, ending: Ending) -> ! {
         Ending::Signal(signal) => Ended::Signal(signal),
     });
     arch::exit(0)
+}
+
+/// Writes the changed files of mounted directories back, and reports those for which that fails.
+fn write_back() {
+    let done = fs::host::write_back(true, &mut control::unwritten);
+    done.unwrap_or_else(|error| control::unwritten(b"some", error));
 }
 
 /// Kills all other processes, and returns whether there were any that had not ended yet.

@@ -136,6 +136,8 @@ struct FilePart {
     file: Arc<PageCache>,
     first: u64,
     pages: PageRange,
+    /// Whether it is from a mounted directory. The host's file would keep the bytes of a hole.
+    is_mounted: bool,
 }
 
 /// Punches holes into the files behind shared mappings, up to the first page without such a file.
@@ -143,6 +145,9 @@ fn remove(task: &Task, pages: PageRange) -> Outcome {
     let mut rest = pages;
     while !rest.is_empty() && pause() {
         let part = part(task, rest, may_punch)?;
+        if part.is_mounted {
+            return Err(Errno::EOPNOTSUPP);
+        }
         part.file.punch(part.first * PAGE_SIZE, part.pages.pages() * PAGE_SIZE)?;
         rest = PageRange::between(part.pages.end(), rest.end());
     }
@@ -179,9 +184,13 @@ fn may_punch(mapping: Mapping) -> Result<(), Errno> {
 fn shown(region: &Region) -> Result<FilePart, Errno> {
     let (mapping, pages) = (region.mapping, region.pages);
     let backing = mapping.backing().ok_or(Errno::EINVAL)?;
-    let (file, first) =
-        file_mapping::with(backing, |record| (record.file().clone(), record.file_page(pages.start())));
-    Ok(FilePart { file, first, pages })
+    let part = |record: &file_mapping::FileMapping| FilePart {
+        file: record.file().clone(),
+        first: record.file_page(pages.start()),
+        pages,
+        is_mounted: record.source().opened().is_some_and(|file| file.is_mounted()),
+    };
+    Ok(file_mapping::with(backing, part))
 }
 
 /// Counts this process's reads of the file that `pages` show in their entries of its page table, from now on.

@@ -12,6 +12,8 @@ use super::mmap::{Request, map};
 use super::{Call, Outcome};
 use crate::fs::OpenFile;
 use crate::fs::Source;
+use crate::fs::content::Content;
+use crate::fs::host::MountFile;
 use crate::fs::page_cache::PageCache;
 use crate::mm::fallible;
 use crate::mm::file_mapping::Held;
@@ -80,6 +82,9 @@ fn map_pages(
     pages: &Arc<PageCache>,
 ) -> Outcome {
     let first = call.arg(5) / PAGE_SIZE;
+    if request.is_shared() && file.is_writable() {
+        file.node().content().and_then(Content::mount_file).into_iter().for_each(MountFile::note_mapped);
+    }
     let record = Held::new(Source::of(file)?, call.task.space(), first, request.pages)?;
     if !request.is_shared() {
         return map(call, request, Mapping::private(request.prot, record.number()));

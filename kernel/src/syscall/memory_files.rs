@@ -4,8 +4,8 @@ use abi::Errno;
 use abi::file::*;
 
 use super::{Call, Outcome};
+use crate::fs::host::MountFile;
 use crate::fs::memory_file::MemoryFile;
-use crate::fs::node::Volume;
 use crate::fs::page_cache::PageCache;
 use crate::fs::{OpenFile, Room, tree};
 use crate::mm::fallible;
@@ -40,15 +40,19 @@ pub fn fallocate(call: &mut Call<'_>) -> Outcome {
     }
     let content = file.writable()?;
     let pages = match content.pages() {
-        Some(pages) if file.node().volume() == Volume::Memory => pages,
+        Some(pages) if file.node().volume().is_writable() => pages,
         _ if content.is_stream() => return Err(Errno::ESPIPE),
         _ => return Err(Errno::ENODEV),
     };
     const HOLE: u64 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-    match mode {
-        0 => reserve(pages, at, len)?,
-        FALLOC_FL_KEEP_SIZE => pages.check_extension(at, len)?,
-        HOLE => pages.punch(at, len)?,
+    match (mode, content.mount_file()) {
+        (0, mounted) => {
+            reserve(pages, at, len)?;
+            mounted.into_iter().for_each(MountFile::note_all);
+        }
+        (FALLOC_FL_KEEP_SIZE, _) => pages.check_extension(at, len)?,
+        // The host's file would keep the bytes.
+        (HOLE, None) => pages.punch(at, len)?,
         _ => return Err(Errno::EOPNOTSUPP),
     }
     file.node().touch();

@@ -59,8 +59,7 @@ pub fn fchmodat(call: &mut Call<'_>) -> Outcome {
 
 fn set_mode(node: &Node, mode: u64) -> Outcome {
     node.must_be_writable()?;
-    node.set_permissions(mode as u32);
-    Ok(0)
+    node.change_permissions(mode as u32).map(|()| 0)
 }
 
 pub fn chown(call: &mut Call<'_>) -> Outcome {
@@ -104,8 +103,7 @@ pub fn utimensat(call: &mut Call<'_>) -> Outcome {
         times => change_time(user::read::<[Timespec; 2]>(times)?[1])?,
     };
     node.must_be_writable()?;
-    changed.into_iter().for_each(|ns| node.set_changed(ns));
-    Ok(0)
+    changed.map_or(Ok(()), |ns| node.change_time(ns)).map(|()| 0)
 }
 
 fn change_time(time: Timespec) -> Result<Option<u64>, Errno> {

@@ -37,17 +37,16 @@ fn open_from(call: &Call<'_>, directory: i32, path: usize, flags: u32, mode: u32
     let pin = pin();
     let (node, place) = loop {
         let found = call.find_from(directory, &path, &pin, follows(flags))?;
-        match node_for(&found, flags, mode) {
+        match node_for(&found, flags, mode).and_then(|node| prepared(node, flags)) {
             Err(Errno::EEXIST) if flags & O_EXCL == 0 => {}
             // Another thread has given the name to another file.
             Err(Errno::ESTALE) => {}
+            Err(Errno::ENOENT) if found.existing().is_ok_and(|node| node.mounted().is_some()) => {
+                tree::forget_gone(&found)?;
+            }
             outcome => break (outcome?, found.into_place()),
         }
     };
-    permit(&node, flags)?;
-    if flags & O_PATH == 0 {
-        node.prepare_open()?;
-    }
     if flags & O_TRUNC != 0 && wants_to_write(flags) {
         empty(&node)?;
     }
@@ -56,6 +55,15 @@ fn open_from(call: &Call<'_>, directory: i32, path: usize, flags: u32, mode: u32
         _ => OpenFile::found(node, place, flags)?,
     };
     Ok(call.files().add(file, 0, flags & O_CLOEXEC != 0)? as u64)
+}
+
+/// Checks that a node may be opened, and prepares it.
+fn prepared(node: NodeRef, flags: u32) -> Result<NodeRef, Errno> {
+    permit(&node, flags)?;
+    if flags & O_PATH == 0 {
+        node.prepare_open()?;
+    }
+    Ok(node)
 }
 
 /// Returns whether a symbolic link at the end of the path is followed.

@@ -7,7 +7,7 @@ use percore::pin;
 use super::{Call, Outcome};
 use crate::fs::content::Content;
 use crate::fs::node::{Node, NodeRef};
-use crate::fs::tree;
+use crate::fs::{host, tree};
 use crate::process::retry;
 
 pub fn lseek(call: &mut Call<'_>) -> Outcome {
@@ -67,7 +67,9 @@ pub fn truncate(call: &mut Call<'_>) -> Outcome {
             node => break node?,
         }
     };
-    set_len(&node, call.arg(1))
+    set_len(&node, call.arg(1))?;
+    // No descriptor is closed that would do it.
+    node.write_back().map(|()| 0)
 }
 
 fn writable(call: &Call<'_>, path: &[u8]) -> Result<NodeRef, Errno> {
@@ -89,11 +91,13 @@ fn set_len(node: &Node, len: u64) -> Outcome {
     Ok(0)
 }
 
-/// Does nothing: files are in memory only.
+/// Writes a file of a mounted directory back to the host and its disk. All others are in memory only.
 pub fn fsync(call: &mut Call<'_>) -> Outcome {
-    match call.file(0)?.node().content() {
+    let file = call.file(0)?.counted();
+    match file.node().content() {
         Some(content) if content.is_stream() => Err(Errno::EINVAL),
-        _ => Ok(0),
+        Some(content) => content.mount_file().map_or(Ok(0), |file| file.fsync().map(|()| 0)),
+        None => Ok(0),
     }
 }
 
@@ -102,10 +106,15 @@ pub fn fdatasync(call: &mut Call<'_>) -> Outcome {
 }
 
 pub fn syncfs(call: &mut Call<'_>) -> Outcome {
-    call.file(0).map(|_| 0)
+    call.file(0)?;
+    let mut failed = Ok(0);
+    host::write_back(false, &mut |_, error| failed = Err(error))?;
+    failed
 }
 
+/// Writes back all files of mounted directories. It tells no error, as in Linux.
 pub fn sync(_call: &mut Call<'_>) -> Outcome {
+    let _untold = host::write_back(false, &mut |_, _| {});
     Ok(0)
 }
 

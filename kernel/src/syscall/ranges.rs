@@ -8,6 +8,7 @@ use percore::pin;
 use vm::{Flags, PAGE_SIZE, PageRange, Prot, VirtAddr, VmError};
 
 use super::{Call, Outcome};
+use crate::fs::host;
 use crate::mm::space::{LOWEST, SpaceHandle};
 use crate::mm::user;
 use crate::process::pieces::in_pieces;
@@ -154,12 +155,18 @@ pub(super) fn is_mapped(space: &SpaceHandle, pages: PageRange) -> bool {
     pages.is_empty() || in_pieces(space, pages, look).is_ok()
 }
 
-/// Checks the range. Files are in memory and mappings show their pages, so nothing needs to be written back.
+/// Checks the range. Files are in memory and mappings show their pages, so only files of mounted directories
+/// need to be written back: all of them.
 pub fn msync(call: &mut Call<'_>) -> Outcome {
     let flags = call.arg(2);
     let both = MS_ASYNC | MS_SYNC;
     if flags & !(MS_ASYNC | MS_INVALIDATE | MS_SYNC) != 0 || flags & both == both {
         return Err(Errno::EINVAL);
     }
-    check_mapped(call.task, range(call.arg(0), call.arg(1), Errno::ENOMEM)?).map(|()| 0)
+    check_mapped(call.task, range(call.arg(0), call.arg(1), Errno::ENOMEM)?)?;
+    let mut failed = Ok(0);
+    if flags & MS_SYNC != 0 {
+        host::write_back(false, &mut |_, error| failed = Err(error))?;
+    }
+    failed
 }

@@ -90,7 +90,7 @@ pub fn fstatfs(call: &mut Call<'_>) -> Outcome {
 fn write_volume(volume: Volume, to: u64) -> Outcome {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     const READ_ONLY: i64 = 1;
-    let writable = volume == Volume::Memory;
+    let writable = volume.is_writable();
     if writable {
         epoch::free_removed();
     }
@@ -102,7 +102,7 @@ fn write_volume(volume: Volume, to: u64) -> Outcome {
         blocks,
         bfree: free,
         bavail: free,
-        fsid: [volume as i32, 0],
+        fsid: [volume.number().into(), 0],
         namelen: NAME_MAX as i64,
         frsize: PAGE as i64,
         flags: if writable { 0 } else { READ_ONLY },

@@ -3,12 +3,13 @@
 use alloc::vec::Vec;
 
 use abi::Errno;
-use abi::file::{IoVec, POLLERR, POLLIN, POLLOUT};
+use abi::file::{IoVec, O_DSYNC, POLLERR, POLLIN, POLLOUT};
 use vm::{Access, PageNum, VirtAddr};
 
 use crate::bytes::{prefix, prefix_mut, tail};
 use crate::fs::buffers::Buffers;
 use crate::fs::content::{Content, WriteAt};
+use crate::fs::host::MountFile;
 use crate::fs::page_cache::{PAGE, PageCache};
 use crate::fs::{OpenFile, Room};
 use crate::mm::{epoch, fallible, read_refs, user};
@@ -71,6 +72,9 @@ pub fn write(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<u
         })?,
     };
     file.node().touch();
+    if file.is_mounted() && file.flags() & O_DSYNC != 0 {
+        file.node().content().and_then(Content::mount_file).map_or(Ok(()), MountFile::fsync)?;
+    }
     Ok(done)
 }
 

@@ -16,6 +16,7 @@ use crate::guest::disk;
 use crate::guest::file_arg::FileArg;
 use crate::guest::image::{self, Tree};
 use crate::guest::linux;
+use crate::guest::mount_arg::MountArg;
 use crate::guest::qemu::{Accel, Machine};
 use crate::guest::session::{Farewell, Plan};
 use crate::program::Program;
@@ -33,13 +34,15 @@ pub struct Job {
     pub files: Vec<FileArg>,
     /// Set if the guest's tree of names is the host's. Our kernel only.
     pub host_files: bool,
+    /// The directories of the host that it may change, if so.
+    pub mounts: Vec<MountArg>,
 }
 
 impl Job {
     /// Returns a job for a program with its own name and without files.
     pub fn new(program: Program, arguments: impl IntoIterator<Item = OsString>) -> Self {
         let argv = [OsString::from(program.name())].into_iter().chain(arguments).collect();
-        Job { program, argv, envp: environment([]), files: Vec::new(), host_files: false }
+        Job { program, argv, envp: environment([]), files: Vec::new(), host_files: false, mounts: Vec::new() }
     }
 
     /// Returns the program's path in the guest.
@@ -119,6 +122,7 @@ pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<P
         image,
         disk,
         host_files: job.host_files,
+        mounts: job.mounts.iter().map(|mount| mount.host.clone()).collect(),
         stdout: streams.stdout,
         stderr: streams.stderr,
         stdin: streams.stdin,
@@ -228,6 +232,7 @@ fn image(system: System, job: &Job, memory: u64) -> Result<(Vec<u8>, Option<File
     if job.host_files {
         image::refuse_guests_own(&job.program.path)?;
         tree.like_here()?;
+        tree.mounts(&job.mounts)?;
     } else {
         tree.file(place.trim_start_matches('/'), 0o755, job.program.bytes.clone())?;
     }

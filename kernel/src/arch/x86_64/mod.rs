@@ -67,7 +67,7 @@ pub use space_tables::SpaceTables;
 pub use stack::give_back as give_back_stacks;
 pub use time::{now_ns, set_timer, wall_ns};
 pub use user_access::{fs_base, set_fs_base};
-pub use virtio_9p::{ANSWER_BYTES, Channel};
+pub use virtio_9p::{ANSWER_BYTES, CHANNELS, Channel, REQUEST_BYTES};
 
 use core::fmt;
 

@@ -1,12 +1,12 @@
-//! The device by which the guest reads its host's files: a channel for messages of the protocol 9P (virtio
+//! The devices by which the guest uses its host's files: channels for messages of the protocol 9P (virtio
 //! 1.2, sections 2.7 and 4.1; QEMU's `virtio-9p-pci`).
 //!
-//! The device reads and writes memory of this module only: [`Memory`], which is part of the kernel's image.
-//! The one [`Channel`] owns it, and waits for the answer to each request.
+//! A device reads and writes memory of this module only: its own [`Memory`], which is part of the kernel's
+//! image. Its [`Channel`] owns that, and waits for the answer to each request.
 
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use percore::pin;
 use virtio_drivers::queue::VirtQueue;
@@ -19,8 +19,11 @@ use super::kernel_map::{place_of, show_device};
 use super::pci::Ports;
 use super::physmap::phys_to_virt;
 
-/// The longest request. Names have at most 255 bytes each.
-const REQUEST_BYTES: usize = PAGE_SIZE;
+/// The most devices.
+pub const CHANNELS: usize = 4;
+/// The longest request: four pages of data, and what comes before. Names have at most 255 bytes each, and
+/// targets of links less than a page.
+pub const REQUEST_BYTES: usize = 5 * PAGE_SIZE;
 /// The longest answer.
 pub const ANSWER_BYTES: usize = 17 * PAGE_SIZE;
 /// Pages for the queue: one that the device reads, one that it writes.
@@ -38,18 +41,20 @@ struct Memory {
     answer: UnsafeCell<[u8; ANSWER_BYTES]>,
 }
 
-// SAFETY: only the one `Channel` uses it, see `TAKEN`.
+// SAFETY: only its one `Channel` uses it, see `TAKEN`.
 unsafe impl Sync for Memory {}
 
-static MEMORY: Memory = Memory {
-    queue: UnsafeCell::new([[0; PAGE_SIZE]; QUEUE_PAGES]),
-    request: UnsafeCell::new([0; REQUEST_BYTES]),
-    answer: UnsafeCell::new([0; ANSWER_BYTES]),
-};
+static MEMORY: [Memory; CHANNELS] = [const {
+    Memory {
+        queue: UnsafeCell::new([[0; PAGE_SIZE]; QUEUE_PAGES]),
+        request: UnsafeCell::new([0; REQUEST_BYTES]),
+        answer: UnsafeCell::new([0; ANSWER_BYTES]),
+    }
+}; CHANNELS];
 
-/// Set once the channel was made.
-static TAKEN: AtomicBool = AtomicBool::new(false);
-/// The pages of the queue that were handed out.
+/// The number of channels that were made.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+/// The pages of queues that were handed out. Each channel takes as many.
 static QUEUE_PAGES_USED: AtomicUsize = AtomicUsize::new(0);
 
 /// The kernel as the driver sees it.
@@ -59,11 +64,14 @@ struct Host;
 // are shown at their place in the physmap. Buffers are parts of the kernel's image, which is contiguous.
 unsafe impl Hal for Host {
     fn dma_alloc(pages: usize, _direction: BufferDirection) -> (PhysAddr, NonNull<u8>) {
-        let first = QUEUE_PAGES_USED.fetch_add(pages, Ordering::Relaxed);
+        let used = QUEUE_PAGES_USED.fetch_add(pages, Ordering::Relaxed);
+        let first = used % QUEUE_PAGES;
         // Address 0 tells the driver that there is no memory.
-        let (phys, _) = if first + pages <= QUEUE_PAGES { place_of(&MEMORY.queue) } else { (0, 0) };
-        let at = MEMORY.queue.get().cast::<u8>().wrapping_add(first * PAGE_SIZE);
-        let phys = if phys == 0 { 0 } else { phys + (first * PAGE_SIZE) as u64 };
+        let Some(memory) = MEMORY.get(used / QUEUE_PAGES).filter(|_| first + pages <= QUEUE_PAGES) else {
+            return (0, NonNull::dangling());
+        };
+        let phys = place_of(&memory.queue).0 + (first * PAGE_SIZE) as u64;
+        let at = memory.queue.get().cast::<u8>().wrapping_add(first * PAGE_SIZE);
         (phys, NonNull::new(at).unwrap_or(NonNull::dangling()))
     }
 
@@ -84,8 +92,9 @@ unsafe impl Hal for Host {
     unsafe fn unshare(_phys: PhysAddr, _buffer: NonNull<[u8]>, _direction: BufferDirection) {}
 }
 
-/// The channel to the host.
+/// A channel to the host.
 pub struct Channel {
+    memory: &'static Memory,
     transport: PciTransport,
     queue: VirtQueue<Host, DESCRIPTORS>,
     /// Set once the device has broken its rules: it may still use the buffers.
@@ -93,19 +102,18 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Sets the device up. Called once, on the boot core, while no other core runs. Returns `None` if the
-    /// machine has no such device, or one that does not work.
+    /// Sets the next device up, in the order of their places on the bus. Called on the boot core, while no
+    /// other core runs. Returns `None` if the machine has no more such devices, or one that does not work.
     pub fn open() -> Option<Self> {
         let mut root = PciRoot::new(Ports);
         let is_files = |info| virtio_device_type(&info) == Some(DeviceType::_9P);
-        let (device, _) = root.enumerate_bus(0).find(|(_, info)| is_files(info.clone()))?;
-        if TAKEN.swap(true, Ordering::Relaxed) {
-            return None;
-        }
-        Self::set_up(&mut root, device)
+        let number = TAKEN.fetch_add(1, Ordering::Relaxed);
+        let memory = MEMORY.get(number)?;
+        let (device, _) = root.enumerate_bus(0).filter(|(_, info)| is_files(info.clone())).nth(number)?;
+        Self::set_up(&mut root, device, memory)
     }
 
-    fn set_up(root: &mut PciRoot<Ports>, device: DeviceFunction) -> Option<Self> {
+    fn set_up(root: &mut PciRoot<Ports>, device: DeviceFunction, memory: &'static Memory) -> Option<Self> {
         // The kernel waits for answers without interrupts.
         let command = Command::MEMORY_SPACE | Command::BUS_MASTER | Command::INTERRUPT_DISABLE;
         root.set_command(device, command);
@@ -114,7 +122,7 @@ impl Channel {
         let mut queue = VirtQueue::new(&mut transport, 0, false, false).ok()?;
         queue.set_dev_notify(false);
         transport.finish_init();
-        Some(Self { transport, queue, is_broken: false })
+        Some(Self { memory, transport, queue, is_broken: false })
     }
 
     /// Sends the request that `make` writes and whose length it returns, and waits for the answer. Returns
@@ -123,9 +131,9 @@ impl Channel {
         if self.is_broken {
             return None;
         }
-        // SAFETY: `&mut self` is the only channel, and between calls the device uses neither buffer, since
-        // it is not broken.
-        let (request, answer) = unsafe { (&mut *MEMORY.request.get(), &mut *MEMORY.answer.get()) };
+        // SAFETY: `&mut self` is the only channel with this memory, and between calls the device uses neither
+        // buffer, since it is not broken.
+        let (request, answer) = unsafe { (&mut *self.memory.request.get(), &mut *self.memory.answer.get()) };
         let len = make(request)?;
         let requests: [&[u8]; 1] = [request.get(..len).filter(|request| !request.is_empty())?];
         // SAFETY: both live for ever, and nothing uses them before `pop_used` below.

@@ -2,19 +2,21 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use abi::Errno;
-use abi::file::{NAME_MAX, S_IFDIR, S_IFLNK, S_IFREG};
+use abi::file::{NAME_MAX, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use abi::ninep::{Attributes, Entry, Fields};
 use percore::pin;
 use sync::{SetOnce, SpinLock};
 
-use super::{HostFile, HostSpecial, client};
+use super::client::{self, Change, Mount};
+use super::{HostFile, HostSpecial, MountFile};
 use crate::fs::clean;
 use crate::fs::content::Content;
 use crate::fs::directory::Entries;
-use crate::fs::node::{Body, Node, NodeRef, NodeWeak};
+use crate::fs::node::{Body, Node, NodeRef, NodeWeak, Volume};
 use crate::mm::{fallible, frames};
 
 /// The bytes of a page of a file.
@@ -27,10 +29,14 @@ const SHARE: u64 = 4;
 /// The number of places. Relaxed: the limit is a rough one.
 static PLACES: AtomicU64 = AtomicU64::new(0);
 
+/// A name of a file: the directory that it is in, and its name there.
+type Name = (Arc<Place>, Box<[u8]>);
+
 /// The place of a file on the host.
 pub struct Place {
-    /// The directory that the file is in, and its name there. The root has none.
-    name: Option<(Arc<Place>, Box<[u8]>)>,
+    mount: Mount,
+    /// The name by which the file was found. The root of a mount has none.
+    name: Option<Name>,
     state: SpinLock<State>,
     /// Set when the node was settled. Release after the node's parts are set, Acquire before they are used.
     is_settled: AtomicBool,
@@ -40,30 +46,63 @@ pub struct Place {
     node: SetOnce<NodeWeak>,
 }
 
-/// The file's number at the host.
+/// The file's number at the host, which stands for a name of it there: before that is removed, it gets
+/// another one.
 #[derive(Default)]
 struct State {
     fid: Option<u32>,
     is_open: bool,
+    /// All names of a file in a mounted directory that the guest knows.
+    names: Vec<Name>,
+}
+
+impl State {
+    /// Removes a name and returns it, if it is there.
+    fn take_name(&mut self, directory: &Arc<Place>, name: &[u8]) -> Option<Name> {
+        let is_it = |known: &Name| Arc::ptr_eq(&known.0, directory) && *known.1 == *name;
+        let at = self.names.iter().position(is_it)?;
+        Some(self.names.swap_remove(at))
+    }
 }
 
 impl Place {
-    fn new(name: Option<(Arc<Place>, Box<[u8]>)>) -> Result<Arc<Self>, Errno> {
+    fn new(mount: Mount, name: Option<Name>) -> Result<Arc<Self>, Errno> {
+        let mut state = State::default();
+        if let Some((above, name)) = name.as_ref().filter(|_| mount != Mount::ROOT) {
+            let name = (above.clone(), fallible::copied(name)?.into_boxed_slice());
+            fallible::push(&mut state.names, name)?;
+        }
         PLACES.fetch_add(1, Ordering::Relaxed);
         fallible::arc(Self {
+            mount,
             name,
-            state: SpinLock::new(State::default()),
+            state: SpinLock::new(state),
             is_settled: AtomicBool::new(false),
             is_listed: AtomicBool::new(false),
             node: SetOnce::new(),
         })
     }
 
-    /// Returns the place of the root directory.
-    pub fn root() -> Result<Arc<Self>, Errno> {
-        let root = Self::new(None)?;
+    /// Returns the place of the root directory of a mount.
+    pub fn root(mount: Mount) -> Result<Arc<Self>, Errno> {
+        let root = Self::new(mount, None)?;
         root.state.lock().fid = Some(client::ROOT);
         Ok(root)
+    }
+
+    /// Returns the place of `name` in this directory.
+    fn below(self: &Arc<Self>, name: &[u8]) -> Result<Arc<Self>, Errno> {
+        Self::new(self.mount, Some((self.clone(), fallible::copied(name)?.into_boxed_slice())))
+    }
+
+    /// Returns the volume of its node: memory where changes stay in the guest.
+    pub fn volume(&self) -> Volume {
+        if self.is_mounted() { Volume::Mounted(self.mount.number()) } else { Volume::Memory }
+    }
+
+    /// Returns whether changes are the host's too.
+    pub fn is_mounted(&self) -> bool {
+        self.mount != Mount::ROOT
     }
 
     /// Sets the node of this directory. From now on its names are the host's too.
@@ -82,7 +121,7 @@ impl Place {
                 let mut state = self.state.lock();
                 match state.fid {
                     Some(fid) => Ok(fid),
-                    None => Ok(*state.fid.insert(client::walk(above, Some(name))?)),
+                    None => Ok(*state.fid.insert(self.mount.walk(above, Some(name))?)),
                 }
             }
             (None, None) => Err(Errno::EIO),
@@ -101,9 +140,9 @@ impl Place {
     #[cold]
     fn ask(&self, node: &Node) -> Result<(), Errno> {
         let fid = self.fid()?;
-        let attributes = client::attributes(fid)?;
+        let attributes = self.mount.attributes(fid)?;
         let target = match node.body() {
-            Body::Link(_) => Some(client::link_target(fid)?),
+            Body::Link(_) => Some(self.mount.link_target(fid)?),
             _ => None,
         };
         let _state = self.state.lock();
@@ -142,10 +181,10 @@ impl Place {
             return Ok(());
         }
         // A fid that is open cannot be walked from, so another one is opened.
-        let opened = client::walk(fid, None)?;
+        let opened = self.mount.walk(fid, None)?;
         let changed = names.changed_ns();
-        let listed = client::open(opened).and_then(|()| self.add_all(opened, &node, names));
-        client::forget(opened);
+        let listed = self.mount.open(opened).and_then(|()| self.add_all(opened, &node, names));
+        self.mount.forget(opened);
         listed?;
         names.set_changed(changed);
         self.is_listed.store(true, Ordering::Release);
@@ -156,7 +195,7 @@ impl Place {
         let mut position = 0;
         loop {
             let before = position;
-            let data = client::entries(opened, position)?;
+            let data = self.mount.entries(opened, position)?;
             let mut fields = Fields::from(&data[..]);
             if fields.is_empty() {
                 return Ok(());
@@ -178,9 +217,7 @@ impl Place {
         if matches!(entry.name, b"." | b"..") || !is_name {
             return Ok(());
         }
-        let name = fallible::copied(entry.name)?.into_boxed_slice();
-        let place = Self::new(Some((self.clone(), name)))?;
-        let new = node_at(&place, entry)?;
+        let new = node_at(&self.below(entry.name)?, entry.kind, entry.ino)?;
         new.set_parent(node, entry.name);
         let pin = pin();
         match names.change(&pin, entry.name)?.insert(entry.name, new) {
@@ -193,12 +230,17 @@ impl Place {
     /// Opens the file for reading, and returns its fid.
     ///
     /// # Errors
-    /// The host's, such as EACCES.
+    /// ESTALE if the file has no name any more, and the host's, such as EACCES.
     pub fn open(&self) -> Result<u32, Errno> {
-        let fid = self.fid()?;
+        // It fails for a name that is gone by then, and may stand for another one of the file later.
+        let walked = self.fid();
         let mut state = self.state.lock();
+        if !state.is_open && self.has_lost_names(&state) {
+            return Err(Errno::ESTALE);
+        }
+        let fid = state.fid.map_or(walked, Ok)?;
         if !state.is_open {
-            client::open(fid)?;
+            self.mount.open(fid)?;
             state.is_open = true;
         }
         Ok(fid)
@@ -217,31 +259,253 @@ impl Place {
     ) -> Result<(), Errno> {
         let fid = self.open()?;
         let len = most.saturating_mul(PAGE).min(client::DATA_BYTES.into()) as u32;
-        client::read(fid, page * PAGE, len, |bytes| {
+        self.mount.read(fid, page * PAGE, len, |bytes| {
             (page..).zip(bytes.chunks(PAGE as usize)).try_for_each(|(page, bytes)| take(page, bytes))
         })
+    }
+}
+
+/// Changes of a mounted directory. The caller has locked the name.
+impl Place {
+    /// Creates a file and returns its node.
+    ///
+    /// # Errors
+    /// EEXIST if the host has the name, which may be new there: then the caller [adopts](Self::adopt) it.
+    /// ENOMEM, and the host's.
+    pub fn make_file(self: &Arc<Self>, name: &[u8], mode: u32) -> Result<NodeRef, Errno> {
+        let place = self.below(name)?;
+        let file = MountFile::new(&place)?;
+        file.make_changeable()?;
+        let node = place.known(mode, Body::File(content(file)?))?;
+        self.mount.create(self.fid()?, name, mode)?;
+        Ok(node)
+    }
+
+    /// Creates a directory and returns its node.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn make_directory(self: &Arc<Self>, name: &[u8], mode: u32) -> Result<NodeRef, Errno> {
+        let place = self.below(name)?;
+        let node = Node::host_directory(0, &place)?;
+        self.mount.make_directory(self.fid()?, name, mode)?;
+        node.set_permissions(mode);
+        place.is_settled.store(true, Ordering::Release);
+        place.is_listed.store(true, Ordering::Release);
+        place.set_node(&node);
+        Ok(node)
+    }
+
+    /// Creates a symbolic link and returns its node.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn make_link(self: &Arc<Self>, name: &[u8], target: &[u8]) -> Result<NodeRef, Errno> {
+        let link = SetOnce::new();
+        link.set(fallible::copied(target)?.into_boxed_slice());
+        let node = self.below(name)?.known(0o777, Body::Link(link))?;
+        self.mount.make_link(self.fid()?, name, target)?;
+        Ok(node)
+    }
+
+    /// Creates the node of a file whose attributes are known.
+    fn known(self: &Arc<Self>, mode: u32, body: Body) -> Result<NodeRef, Errno> {
+        let node = Node::of_host(0, body, self)?;
+        node.set_permissions(mode);
+        self.is_settled.store(true, Ordering::Release);
+        Ok(node)
+    }
+
+    /// Returns a node for a name that the host has and the guest does not know yet.
+    ///
+    /// # Errors
+    /// ENOENT if it is gone again, and the host's.
+    pub fn adopt(self: &Arc<Self>, name: &[u8]) -> Result<NodeRef, Errno> {
+        let place = self.below(name)?;
+        let attributes = self.mount.attributes(place.fid()?)?;
+        node_at(&place, attributes.mode & S_IFMT, attributes.ino)
+    }
+
+    /// Gives the file at `place` another name here.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn hard_link(self: &Arc<Self>, place: &Self, name: &[u8]) -> Result<(), Errno> {
+        let directory = self.fid()?;
+        place.add_name(self, name)?;
+        let linked = place.with_fid(|fid| self.mount.hard_link(fid, directory, name));
+        linked.inspect_err(|_| place.forget_name(self, name))
+    }
+
+    /// Moves the file at `place` from its name here to one in a directory of the same mount, which the
+    /// `victim` loses.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn rename(
+        self: &Arc<Self>,
+        (place, name): (&Self, &[u8]),
+        (to, new): (&Arc<Self>, &[u8]),
+        victim: Option<&Self>,
+    ) -> Result<(), Errno> {
+        // The host moves the name in all fids that stand for it.
+        place.fid()?;
+        let (from_fid, to_fid) = (self.fid()?, to.fid()?);
+        place.add_name(to, new)?;
+        let dropped = victim.map_or(Ok(()), |victim| victim.drop_name(to, new));
+        dropped.inspect_err(|_| place.forget_name(to, new))?;
+        let renamed = self.mount.rename((from_fid, name), (to_fid, new));
+        match renamed {
+            Ok(()) => place.forget_name(self, name),
+            Err(_) => {
+                place.forget_name(to, new);
+                let _no_memory = victim.map(|victim| victim.add_name(to, new));
+            }
+        }
+        renamed
+    }
+
+    /// Removes a name of the file at `place`. It is no error if the host has removed it before.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn unlink(self: &Arc<Self>, place: &Self, name: &[u8], is_directory: bool) -> Result<(), Errno> {
+        let directory = self.fid()?;
+        place.drop_name(self, name)?;
+        match self.mount.unlink(directory, name, is_directory) {
+            Err(Errno::ENOENT) => Ok(()),
+            unlinked => unlinked.inspect_err(|_| _ = place.add_name(self, name)),
+        }
+    }
+
+    /// Removes what was just made, because the guest cannot have it.
+    pub fn undo(&self, name: &[u8], is_directory: bool) {
+        let _stays = self.fid().and_then(|fid| self.mount.unlink(fid, name, is_directory));
+    }
+
+    fn add_name(&self, directory: &Arc<Self>, name: &[u8]) -> Result<(), Errno> {
+        let name = (directory.clone(), fallible::copied(name)?.into_boxed_slice());
+        fallible::push(&mut self.state.lock().names, name)
+    }
+
+    fn forget_name(&self, directory: &Arc<Self>, name: &[u8]) {
+        self.state.lock().take_name(directory, name);
+    }
+
+    /// Forgets a name that the host is about to remove. If there is another one, the fid stands for that from
+    /// now on.
+    ///
+    /// # Errors
+    /// The host's, and then the name is forgotten only if there is no memory.
+    fn drop_name(&self, directory: &Arc<Self>, name: &[u8]) -> Result<(), Errno> {
+        let mut state = self.state.lock();
+        let dropped = state.take_name(directory, name);
+        let (Some((above, other)), Some(old)) = (state.names.first(), state.fid) else { return Ok(()) };
+        // A directory in which a name was added has a fid.
+        let above = above.state.lock().fid.ok_or(Errno::EIO);
+        let walked = above.and_then(|above| self.mount.walk(above, Some(other)));
+        match walked {
+            Ok(new) => {
+                // Descriptors may read by it when all names are gone.
+                state.is_open = state.is_open && self.mount.open(new).is_ok();
+                state.fid = Some(new);
+                self.mount.forget(old);
+                Ok(())
+            }
+            Err(error) => {
+                let _no_memory = dropped.map(|name| fallible::push(&mut state.names, name));
+                Err(error)
+            }
+        }
+    }
+
+    /// Calls `f` with the fid of the file, which stands for a name that it has until the call returns.
+    ///
+    /// # Errors
+    /// ESTALE if it has no name any more.
+    fn with_fid<R>(&self, f: impl FnOnce(u32) -> Result<R, Errno>) -> Result<R, Errno> {
+        // It fails for a name that is gone by then.
+        let walked = self.fid();
+        let state = self.state.lock();
+        if self.has_lost_names(&state) {
+            return Err(Errno::ESTALE);
+        }
+        f(state.fid.map_or(walked, Ok)?)
+    }
+
+    fn has_lost_names(&self, state: &State) -> bool {
+        self.is_mounted() && self.name.is_some() && state.names.is_empty()
+    }
+
+    /// Returns a fid of the file that is open for writing. The caller forgets it.
+    ///
+    /// # Errors
+    /// ESTALE if it has no name any more, and the host's.
+    pub fn open_to_write(&self) -> Result<u32, Errno> {
+        self.with_fid(|fid| self.mount.open_to_write(fid))
+    }
+
+    /// Changes an attribute of the file.
+    ///
+    /// # Errors
+    /// ESTALE if it has no name any more, and the host's.
+    pub fn set_if_named(&self, change: Change) -> Result<(), Errno> {
+        self.with_fid(|fid| self.mount.set(fid, change))
+    }
+
+    /// Does the same. For a file without a name it does nothing: the host could not see it.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn set(&self, change: Change) -> Result<(), Errno> {
+        match self.set_if_named(change) {
+            Err(Errno::ESTALE) => Ok(()),
+            set => set,
+        }
+    }
+
+    /// Asks the host again for the length and time of an unchanged file that is about to be opened.
+    ///
+    /// # Errors
+    /// ENOENT if the host has removed it, ESTALE if it has no name any more, and the host's.
+    pub fn refresh(&self, node: &Node, file: &MountFile) -> Result<(), Errno> {
+        let attributes = self.with_fid(|fid| self.mount.attributes(fid))?;
+        if (attributes.size, attributes.changed_ns) != (file.len(), node.changed_ns()) {
+            file.set_host_len(attributes.size);
+            node.set_changed(attributes.changed_ns);
+        }
+        Ok(())
+    }
+
+    /// Returns the mount that the file is in.
+    pub fn mount(&self) -> Mount {
+        self.mount
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         PLACES.fetch_sub(1, Ordering::Relaxed);
+        if let Some(fid) = self.state.lock().fid.filter(|&fid| fid != client::ROOT) {
+            self.mount.forget(fid);
+        }
     }
 }
 
-/// Creates the node of an entry.
-fn node_at(place: &Arc<Place>, entry: &Entry<'_>) -> Result<NodeRef, Errno> {
-    let body = match entry.kind {
+/// Creates the node of a file of this kind, `S_IF*`, with this number on the host.
+fn node_at(place: &Arc<Place>, kind: u32, ino: u64) -> Result<NodeRef, Errno> {
+    let body = match kind {
         S_IFDIR => {
-            let node = Node::host_directory(entry.ino, place)?;
+            let node = Node::host_directory(ino, place)?;
             place.set_node(&node);
             return Ok(node);
         }
         S_IFLNK => Body::Link(SetOnce::new()),
+        S_IFREG if place.is_mounted() => Body::File(content(MountFile::new(place)?)?),
         S_IFREG => Body::File(content(HostFile::new(place)?)?),
         kind => Body::File(content(HostSpecial(kind))?),
     };
-    Node::of_host(entry.ino, body, place)
+    Node::of_host(ino, body, place)
 }
 
 fn content(content: impl Content + 'static) -> Result<Box<dyn Content>, Errno> {

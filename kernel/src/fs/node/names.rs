@@ -1,6 +1,8 @@
 //! The names in a directory, and its parent.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::file::S_IFDIR;
@@ -9,6 +11,10 @@ use percore::{Pinned, pin};
 use super::{Body, Directory, Node, NodeRef, Parent};
 use crate::fs::directory::{Change, Entries, hash_of};
 use crate::fs::path::At;
+use crate::mm::fallible;
+
+/// A name, and the node that has it.
+type Named = (Box<[u8]>, NodeRef);
 
 /// An entry of a listing.
 pub struct Listed<'a> {
@@ -42,6 +48,22 @@ impl Node {
             place.list(&directory.names)?;
         }
         Ok(&directory.names)
+    }
+
+    /// Returns the names in this directory and their nodes, without asking the host for its names.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn known_names(&self) -> Result<Vec<Named>, Errno> {
+        let (mut all, mut pushed) = (Vec::new(), Ok(()));
+        if let Body::Directory(directory) = &self.body {
+            directory.names.after(0, &mut |_, entry| {
+                pushed = fallible::copied(&entry.name)
+                    .and_then(|name| fallible::push(&mut all, (name.into_boxed_slice(), entry.node.clone())));
+                pushed.is_ok()
+            });
+        }
+        pushed.map(|()| all)
     }
 
     /// Locks a name in it for a change.

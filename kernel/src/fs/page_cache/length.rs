@@ -21,12 +21,12 @@ pub(super) fn end_of(at: u64, len: u64) -> Result<u64, Errno> {
 }
 
 impl PageCache {
-    /// Writes with the file locked, and returns the number of bytes.
+    /// Writes with the file locked, and returns where and the number of bytes.
     ///
     /// # Errors
     /// EBUSY while another task changes the length: the caller releases its locks and tries again. ENOMEM,
     /// ENOSPC, EFBIG, EPERM by a seal.
-    pub(super) fn write_locked(&self, at: WriteAt, from: &[u8]) -> Result<usize, Errno> {
+    pub(super) fn write_locked(&self, at: WriteAt, from: &[u8]) -> Result<(u64, usize), Errno> {
         let start = |len| match at {
             WriteAt::Offset(at) => at,
             WriteAt::End => len,
@@ -45,7 +45,7 @@ impl PageCache {
         if done > 0 {
             self.len.store(len.max(at + done as u64), Ordering::Release);
         }
-        Ok(done)
+        Ok((at, done))
     }
 
     /// Truncates the file, or extends it with zeroes.

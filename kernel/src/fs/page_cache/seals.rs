@@ -136,7 +136,8 @@ impl PageCache {
         Ok(())
     }
 
-    fn is_mapped_to_write(&self) -> bool {
+    /// Returns whether a mapping may write, now or after an mprotect.
+    pub fn is_mapped_to_write(&self) -> bool {
         let mut found = false;
         self.mappings.for_each(|mapping| found = found || may_write(mapping));
         found
