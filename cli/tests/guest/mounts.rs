@@ -148,6 +148,45 @@ fn a_file_keeps_to_itself() {
     compare("many", "1", "i=0; while [ $i -lt 1500 ]; do echo $i > f$i; i=$((i+1)); done; cat f1499 f3");
 }
 
+/// Processes change the same files at once: this machine has the bytes that the guest has read last.
+#[test]
+fn a_storm_on_files_leaves_the_same_here() {
+    let program = compiled("mountstorm", Compiler::Musl);
+    for (cpus, seed) in [("1", "1"), ("4", "2"), ("4", "3")] {
+        let folder = folder("storm");
+        let words = ["run", "-c", cpus, "--rw", ".", "--", &program, "4", "400", seed];
+        let output = radixvm().args(words).current_dir(&folder).output().unwrap();
+        let here = (0..3).map(|number| {
+            let bytes = fs::read(folder.join(format!("storm{number}"))).unwrap();
+            let sum = bytes.iter().fold(0_u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+            format!("storm{number} {} bytes, sum {sum:x}\n", bytes.len())
+        });
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            here.collect::<String>(),
+            "{cpus} {seed}: {output:?}"
+        );
+    }
+}
+
+/// More is written than the guest has memory for, by one descriptor, by many, and through a mapping.
+#[test]
+fn files_need_not_fit_into_memory() {
+    let folder = folder("large");
+    let line = "dd if=/dev/zero bs=1M count=200 status=none | tr '\\0' x > one; cp one two; \
+        for n in 1 2 3 4 5 6; do head -c 30000000 one > part$n; done; cmp one two && tail -c 4 two";
+    let mut command = radixvm();
+    let words = ["run", "-c", "2", "-m", "256M", "--rw", ".", "--", "sh", "-c", line];
+    let output = command.args(words).current_dir(&folder).output().unwrap();
+    assert_eq!((&output.stdout[..], output.status.code()), (&b"xxxx"[..], Some(0)), "{output:?}");
+    for (name, len) in [("one", 200 << 20), ("two", 200 << 20), ("part1", 30_000_000), ("part6", 30_000_000)]
+    {
+        let bytes = fs::read(folder.join(name)).unwrap();
+        assert!(bytes.len() == len && bytes.iter().all(|&byte| byte == b'x'), "{name}: {}", bytes.len());
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
 /// A program that is built, marked with a time, and run keeps the time.
 #[test]
 fn mapped_files_are_not_written_again() {

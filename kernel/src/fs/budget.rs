@@ -10,7 +10,7 @@ use abi::Errno;
 use percore::{AllCores, MAX_CORES, Pinned};
 use sync::CachePadded;
 
-use super::page_cache;
+use super::{host, page_cache};
 use crate::arch;
 use crate::mm::epoch;
 
@@ -49,13 +49,15 @@ pub struct Room {
 }
 
 impl Room {
-    /// Frees files that were removed, and at the second try also those of them that were mapped. Returns
-    /// whether there may be room now: if so, the caller tries its call again. The caller holds no lock.
+    /// Frees files that were removed, at the second try also those of them that were mapped, and at the third
+    /// the pages of mounted files that the host can have. Returns whether there may be room now: if so, the
+    /// caller tries its call again. The caller holds no lock.
     pub fn make(&mut self) -> bool {
         self.tried += 1;
         match self.tried {
             1 => epoch::free_removed() || self.make(),
-            2 => page_cache::free_removed_mapped(),
+            2 => page_cache::free_removed_mapped() || self.make(),
+            3 => host::make_room(),
             _ => false,
         }
     }

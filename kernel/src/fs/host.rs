@@ -103,6 +103,21 @@ pub fn mount_all(root: &NodeRef, paths: &[u8]) -> Result<(), Errno> {
 /// # Errors
 /// ENOMEM.
 pub fn write_back(ends: bool, failed: &mut dyn FnMut(&[u8], Errno)) -> Result<(), Errno> {
+    for_each(&mut |name, file| {
+        let _told = file.write_back(ends).inspect_err(|&error| failed(name, error));
+    })
+}
+
+/// Writes back all changed files of mounted directories, and gives their pages back. Returns whether there
+/// were any.
+pub fn make_room() -> bool {
+    let mut made = false;
+    let _no_memory = for_each(&mut |_, file| made |= file.make_room());
+    made
+}
+
+/// Calls `visit` with the name and contents of each file of the mounted directories that the guest knows.
+fn for_each(visit: &mut dyn FnMut(&[u8], &MountFile)) -> Result<(), Errno> {
     let mut left = Vec::new();
     for mounted in MOUNTED.get().into_iter().flatten() {
         fallible::push(&mut left, mounted.clone())?;
@@ -111,10 +126,8 @@ pub fn write_back(ends: bool, failed: &mut dyn FnMut(&[u8], Errno)) -> Result<()
         for (name, node) in directory.known_names()? {
             if node.is_directory() {
                 fallible::push(&mut left, node)?;
-            } else if let Some(file) = node.content().and_then(Content::mount_file)
-                && let Err(error) = file.write_back(ends)
-            {
-                failed(&name, error);
+            } else if let Some(file) = node.content().and_then(Content::mount_file) {
+                visit(&name, file);
             }
         }
         sched::pause();

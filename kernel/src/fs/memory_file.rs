@@ -25,7 +25,7 @@ impl MemoryFile {
 
     /// Creates a file that begins as `under`, whose pages never change.
     pub fn over(under: &Arc<PageCache>) -> Result<Self, Errno> {
-        fallible::arc(PageCache::over(under.clone())).map(Self)
+        fallible::arc(PageCache::over(under.clone(), false)).map(Self)
     }
 
     /// Creates a file that begins with `bytes`.

@@ -30,6 +30,7 @@
 
 mod changing;
 mod frames;
+mod given_back;
 mod holes;
 mod length;
 mod seals;
@@ -79,6 +80,8 @@ struct Over {
     /// The bytes that are from there: those up to the least length that the file has had. Relaxed: it changes
     /// with `changing` locked, after the page in which it ends was made.
     bytes: AtomicU64,
+    /// Whether the file under it may get the same bytes later, and pages be given back.
+    gives_back: bool,
 }
 
 impl Over {
@@ -158,10 +161,10 @@ impl PageCache {
         }
     }
 
-    /// Creates the pages of a file that begins as `under`.
-    pub fn over(under: Arc<Self>) -> Self {
+    /// Creates the pages of a file that begins as `under`, and may [give them back](Self::give_back).
+    pub fn over(under: Arc<Self>, gives_back: bool) -> Self {
         let len = under.len();
-        Self::with(Kind::Over(Over { under, bytes: AtomicU64::new(len) }), len, false)
+        Self::with(Kind::Over(Over { under, bytes: AtomicU64::new(len), gives_back }), len, false)
     }
 
     /// Creates shared memory of `len` bytes that has no file, or that is a file in no directory. Seals can be
@@ -194,7 +197,7 @@ impl PageCache {
     fn locks_writes(&self) -> bool {
         match &self.kind {
             Kind::Anonymous => self.is_sealable,
-            Kind::Over(over) => over.covers(0),
+            Kind::Over(over) => over.gives_back || over.covers(0),
             _ => false,
         }
     }

@@ -47,6 +47,7 @@ pub fn fallocate(call: &mut Call<'_>) -> Outcome {
     const HOLE: u64 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
     match (mode, content.mount_file()) {
         (0, mounted) => {
+            let _change = mounted.map(MountFile::begin_change);
             reserve(pages, at, len)?;
             mounted.into_iter().for_each(MountFile::note_all);
         }

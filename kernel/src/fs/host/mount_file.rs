@@ -19,21 +19,28 @@
 //! 2. A change that could not be written back stays noted.
 //! 3. The host changes lengths by name. A file whose names are gone is not written back: nothing on the host
 //!    could see it, and another file may have the name.
-//! 4. A mapping from before the file became changeable keeps showing the host's pages.
+//! 4. Pages are given back when the host has them: those of large files after a write-back, and others when
+//!    there is no room for more. A change is counted before it is made, and made with the file's lock. Under
+//!    that lock pages are given back, and only if nothing was changed, is being changed, or may be by a
+//!    mapping. Before that a request to the host lets all reads end that have seen the old length.
+//! 5. A mapping from before the file became changeable keeps showing the host's pages.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use abi::Errno;
 use sync::{SetOnce, SpinLock};
 
 use super::Place;
 use super::client::{Change, WRITE_BYTES};
+use crate::fs::clean;
 use crate::fs::content::{Content, WriteAt};
 use crate::fs::page_cache::{PAGE, PageCache};
 use crate::mm::{fallible, page_tree};
 use crate::sched;
 
+/// A file of this length gives its pages back after each write-back.
+const LARGE: u64 = 64 << 10;
 /// The number of a page that is beyond those of any file.
 const END: u64 = u64::MAX;
 
@@ -50,6 +57,20 @@ pub struct MountFile {
     /// Set if there is a mapping that may write, or was one since the last write-back. SeqCst: the write-back
     /// clears it before it looks for mappings.
     is_mapped: AtomicBool,
+    /// The changes that are being made. SeqCst: see invariant 4.
+    changing: AtomicUsize,
+    /// Set if the host's pages are not among those that are dropped when memory is short: those of a new
+    /// file, which has none.
+    is_unlisted: AtomicBool,
+}
+
+/// A change that is being made.
+pub struct Changing<'a>(&'a AtomicUsize);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Changes that were not written back.
@@ -64,6 +85,10 @@ struct Changes {
 
 impl Changes {
     const NONE: Self = Self { first: END, end: 0, cut: None };
+
+    fn is_some(&self) -> bool {
+        self.first < self.end || self.cut.is_some()
+    }
 
     fn add(&mut self, other: Self) {
         self.first = self.first.min(other.first);
@@ -82,6 +107,8 @@ impl MountFile {
             changes: SpinLock::new(Changes::NONE),
             is_busy: AtomicBool::new(false),
             is_mapped: AtomicBool::new(false),
+            changing: AtomicUsize::new(0),
+            is_unlisted: AtomicBool::new(false),
         })
     }
 
@@ -100,7 +127,7 @@ impl MountFile {
     /// ENOMEM.
     pub fn make_changeable(&self) -> Result<(), Errno> {
         while !self.is_changeable() {
-            let own = fallible::arc(PageCache::over(self.under.clone()))?;
+            let own = fallible::arc(PageCache::over(self.under.clone(), true))?;
             let _one_changes_it = self.changes.lock();
             if !self.is_changeable() && own.len() == self.under.len() {
                 self.own.set(own);
@@ -128,9 +155,48 @@ impl MountFile {
         self.note(0, END, None);
     }
 
+    /// Begins a change, which ends when the result is dropped. It is noted before.
+    pub fn begin_change(&self) -> Changing<'_> {
+        self.changing.fetch_add(1, Ordering::SeqCst);
+        Changing(&self.changing)
+    }
+
     /// Notes that a mapping is about to be made that may write.
     pub fn note_mapped(&self) {
-        self.is_mapped.store(true, Ordering::SeqCst);
+        self.now().while_locked(|| self.is_mapped.store(true, Ordering::SeqCst));
+    }
+
+    /// Notes that the host's pages are not among those that are dropped when memory is short.
+    pub fn note_unlisted(&self) {
+        self.is_unlisted.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the host has all bytes, as far as changes are counted and noted.
+    fn is_written_back(&self) -> bool {
+        self.changing.load(Ordering::SeqCst) == 0
+            && !self.is_mapped.load(Ordering::SeqCst)
+            && !self.changes.lock().is_some()
+    }
+
+    /// Gives pages back that the host has by now, if it has all bytes. Returns whether there were any.
+    fn give_back(&self, own: &PageCache) -> Result<bool, Errno> {
+        if !self.is_written_back() {
+            return Ok(false);
+        }
+        // Descriptors may read by it when all names are gone.
+        self.place.open()?;
+        if self.is_unlisted.load(Ordering::Relaxed) {
+            clean::add(&self.under)?;
+            self.is_unlisted.store(false, Ordering::Relaxed);
+        }
+        let len = own.len();
+        self.under.set_host_len(len);
+        // Invariant 4. Reads put their pages into the tree before they release the channel.
+        if self.place.host_len()? != len {
+            return Ok(false);
+        }
+        self.under.drop_clean(0..page_tree::END);
+        Ok(own.give_back(|| self.is_written_back()))
     }
 
     /// Writes the changes back.
@@ -143,8 +209,25 @@ impl MountFile {
             sched::give_way();
         }
         let written = self.write_alone(own, ends);
+        if written.is_ok() && !ends && own.len() >= LARGE {
+            // Without success they stay.
+            let _stay = self.give_back(own);
+        }
         self.is_busy.store(false, Ordering::Release);
         written
+    }
+
+    /// Writes the changes back, and gives all pages back. Returns whether there were any.
+    pub fn make_room(&self) -> bool {
+        let Some(own) = self.own.get() else { return false };
+        if self.is_busy.swap(true, Ordering::Acquire) {
+            // Another task writes back, and makes room.
+            sched::give_way();
+            return false;
+        }
+        let gave = self.write_alone(own, false).and_then(|()| self.give_back(own));
+        self.is_busy.store(false, Ordering::Release);
+        gave.unwrap_or(false)
     }
 
     fn write_alone(&self, own: &PageCache, ends: bool) -> Result<(), Errno> {
@@ -228,6 +311,7 @@ impl Content for MountFile {
     }
 
     fn write(&self, at: WriteAt, from: &[u8], _wait: bool) -> Result<usize, Errno> {
+        let _change = self.begin_change();
         let (start, done) = self.own.get().ok_or(Errno::EROFS)?.write_there(at, from)?;
         let end = start + done as u64;
         self.note(start / PAGE as u64, end.div_ceil(PAGE as u64), None);
@@ -239,6 +323,7 @@ impl Content for MountFile {
     }
 
     fn set_len(&self, len: u64) -> Result<(), Errno> {
+        let _change = self.begin_change();
         let own = self.own.get().ok_or(Errno::EROFS)?;
         let before = own.len();
         own.set_len(len)?;

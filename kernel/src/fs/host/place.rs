@@ -276,6 +276,7 @@ impl Place {
         let place = self.below(name)?;
         let file = MountFile::new(&place)?;
         file.make_changeable()?;
+        file.note_unlisted();
         let node = place.known(mode, Body::File(content(file)?))?;
         self.mount.create(self.fid()?, name, mode)?;
         Ok(node)
@@ -462,6 +463,14 @@ impl Place {
             Err(Errno::ESTALE) => Ok(()),
             set => set,
         }
+    }
+
+    /// Returns the length that the file has on the host.
+    ///
+    /// # Errors
+    /// ESTALE if it has no name any more, and the host's.
+    pub fn host_len(&self) -> Result<u64, Errno> {
+        self.with_fid(|fid| self.mount.attributes(fid)).map(|attributes| attributes.size)
     }
 
     /// Asks the host again for the length and time of an unchanged file that is about to be opened.
