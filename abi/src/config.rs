@@ -91,6 +91,8 @@ pub const COMPRESS_HELP: &str =
     "Compress anonymous pages that nobody touches when memory runs short, as zswap and zram do; radix only";
 /// The word on the kernel's command line that makes the tree of names the host's.
 pub const HOST_FILES: &str = "host-files";
+/// The option by which each system call is reported.
+pub const TRACE: &str = "trace";
 
 impl Design {
     /// Returns the page tables of a space of this design by default.

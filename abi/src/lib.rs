@@ -15,6 +15,7 @@ pub mod memory;
 pub mod ninep;
 pub mod process;
 pub mod signal;
+pub mod signatures;
 pub mod socket;
 pub mod syscalls;
 pub mod time;

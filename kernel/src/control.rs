@@ -7,6 +7,7 @@
 
 mod line;
 
+use alloc::vec::Vec;
 use core::fmt::Display;
 
 use abi::Errno;
@@ -71,6 +72,36 @@ pub fn unknown_syscall(number: u64, args: [u64; 6]) {
 /// Reports that a file's changes could not be written back to the host.
 pub fn unwritten(name: &[u8], error: Errno) {
     Line::new("unwritten").text("name", name.escape_ascii()).text("text", error);
+}
+
+/// Reports a system call of thread `tid`, whose command is `name`: its arguments, those of them that are
+/// strings, and its result, or `None` before the call.
+pub fn call(
+    tid: u32,
+    name: &[u8],
+    number: u64,
+    args: &[u64; 6],
+    strings: &[Option<Vec<u8>>; 6],
+    result: Option<i64>,
+) {
+    let mut line = Line::new("call");
+    line.number("tid", tid.into()).text("name", prefix_to_nul(name).escape_ascii()).number("number", number);
+    line.list("args", args.iter().copied(), Line::hex_value);
+    for (at, string) in strings.iter().enumerate() {
+        if let Some(string) = string {
+            line.text(STRING_KEYS.get(at).copied().unwrap_or_default(), string.escape_ascii());
+        }
+    }
+    if let Some(result) = result {
+        line.list("result", [result as u64].into_iter(), Line::signed_value);
+    }
+}
+
+/// The keys of the arguments that are strings.
+const STRING_KEYS: [&str; 6] = ["s0", "s1", "s2", "s3", "s4", "s5"];
+
+fn prefix_to_nul(name: &[u8]) -> &[u8] {
+    name.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
 /// Reports that memory ran out and that a process is killed for it.

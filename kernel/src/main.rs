@@ -46,6 +46,7 @@ fn kernel_main(start_info: u64) -> ! {
     arch::init_first(); // needs: nothing
     let boot = BootInfo::at(start_info); // needs: the boot map
     let options = Options::read(boot.command_line(&mut [0; COMMAND_LINE_BYTES])); // needs: a port to panic on
+    arch::choose_syscall_entry(); // needs: the options
     let memory_bytes = mm::init(&boot); // needs: the boot map, this core's number
     arch::init_boot_core(&boot, |text| control::warn(text)); // needs: heap
     mm::epoch::init(arch::cores()); // needs: heap, the number of cores

@@ -1,6 +1,6 @@
 //! The kernel's command line.
 
-use abi::config::{COMPRESS, Choice, Design, HOST_FILES, Huge, ReadRefs, Refs, Tables};
+use abi::config::{COMPRESS, Choice, Design, HOST_FILES, Huge, ReadRefs, Refs, TRACE, Tables};
 use sync::{CachePadded, SetOnce};
 
 /// The options that the user of the kernel chose.
@@ -31,6 +31,8 @@ pub struct Options {
     pub skew: bool,
     /// `host-files`: the tree of names is the host's, by a device for that.
     pub host_files: bool,
+    /// `trace`: report each system call.
+    pub trace: bool,
     /// `meter`: report the owners of memory at the end.
     pub meter: bool,
 }
@@ -57,6 +59,7 @@ impl Options {
         fail_alloc: false,
         skew: false,
         host_files: false,
+        trace: false,
         meter: false,
     };
 
@@ -104,6 +107,7 @@ impl Options {
             "stats" => Self { stats: true, ..self },
             "fail-alloc" => Self { fail_alloc: true, ..self },
             HOST_FILES => Self { host_files: true, ..self },
+            TRACE => Self { trace: true, ..self },
             "skew" => Self { skew: true, ..self },
             "meter" => Self { meter: true, ..self },
             other => panic!("unknown option on the kernel's command line: {other}"),

@@ -11,6 +11,9 @@ impl Handlers for Above {
     fn syscall(frame: &mut TrapFrame) {
         syscall::dispatch(frame);
     }
+    fn traced_syscall(frame: &mut TrapFrame) {
+        syscall::trace::dispatch(frame);
+    }
     #[inline(always)]
     fn page_fault(frame: &mut TrapFrame, address: VirtAddr, access: Access) {
         process::fault::from_user(frame, address, access);

@@ -10,5 +10,6 @@ pub mod install;
 mod messages;
 pub mod native;
 pub mod run;
+pub mod strace;
 pub mod syscalls;
 pub mod test;

@@ -3,19 +3,20 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use abi::config::{COMPRESS, COMPRESS_HELP, Design, Huge, ReadRefs, Refs, Tables};
+use abi::config::{COMPRESS, COMPRESS_HELP, Design, Huge, ReadRefs, Refs, TRACE, Tables};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use super::messages::Messages;
+use super::strace::Trace;
 use launch::exit_status::{FAILED, NOT_RUNNABLE};
 use launch::guest::channels::Sink;
 use launch::guest::file_arg::FileArg;
 use launch::guest::kvm;
 use launch::guest::mount_arg::MountArg;
-use launch::guest::protocol::Stats;
+use launch::guest::protocol::{Line, Stats};
 use launch::guest::qemu::Accel;
-use launch::guest::session::{self, End, Outcome, Plan};
+use launch::guest::session::{self, End, Notice, Outcome, Plan};
 use launch::guest::system::{self, Job, Size, Streams, System};
 use launch::program::{self, Program};
 use launch::table::{Table, count};
@@ -59,6 +60,12 @@ pub struct Arguments {
     /// fsync, and at the end of the run.
     #[arg(long, value_name = "DIR[:GUEST]")]
     rw: Vec<String>,
+    /// Print the program's system calls on stderr, as strace does, or those of these names only
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "", value_name = "NAME,...")]
+    strace: Option<String>,
+    /// Print how often each system call was made and failed on stderr after the program
+    #[arg(long)]
+    syscall_summary: bool,
     /// Print the RadixVM kernel's counters on stderr after the program
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "table", value_name = "FORM")]
     stats: Option<Form>,
@@ -218,10 +225,21 @@ impl Arguments {
         if self.compress {
             words.push_str(&system::compress(system)?);
         }
+        if self.trace()?.is_wanted() {
+            anyhow::ensure!(
+                system != System::Linux,
+                "--strace and --syscall-summary are for the RadixVM kernel"
+            );
+            words.push_str(&format!(" {TRACE}"));
+        }
         if self.fail_alloc {
             words.push_str(" fail-alloc");
         }
         Ok(words)
+    }
+
+    fn trace(&self) -> Result<Trace> {
+        Trace::new(self.strace.as_deref(), self.syscall_summary)
     }
 
     fn accel(&self) -> Result<Accel> {
@@ -266,7 +284,14 @@ pub fn run(arguments: Arguments) -> Result<u8> {
         verbose: arguments.verbose,
         system: arguments.system()?,
     };
-    let outcome = session::run(plan, &mut |notice| messages.tell(&notice))?;
+    let mut trace = arguments.trace()?;
+    let outcome = session::run(plan, &mut |notice| match notice {
+        Notice::Line(Line::Call(call)) => {
+            trace.take(call).into_iter().for_each(|line| terminal::eprint_plain(&(line + "\n")));
+        }
+        notice => messages.tell(&notice),
+    })?;
+    trace.summary().into_iter().for_each(|table| terminal::eprint_plain(&table));
     messages.explain(&outcome, &job);
     if let Some(form) = arguments.stats {
         terminal::eprint_plain(&stats(form, outcome.stats.as_ref())?);

@@ -31,6 +31,8 @@ pub enum Line {
         /// Its six arguments, in hexadecimal.
         args: Vec<String>,
     },
+    /// A system call, if they are traced.
+    Call(Box<Call>),
     /// The program died of a signal by its own fault.
     Crash(Box<Crash>),
     /// Memory ran out and the program was killed for it.
@@ -66,6 +68,25 @@ pub enum Line {
         /// The signal that killed the program.
         signal: Option<i32>,
     },
+}
+
+/// A system call.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Call {
+    /// The thread.
+    pub tid: u32,
+    /// The name of its command.
+    pub name: String,
+    /// The number of the call.
+    pub number: u64,
+    /// The arguments.
+    pub args: [Address; 6],
+    /// Those of them that are strings, by their place as `s0` to `s5`.
+    #[serde(flatten)]
+    pub strings: BTreeMap<String, serde_json::Value>,
+    /// The result, or none before the call.
+    #[serde(default)]
+    pub result: Vec<i64>,
 }
 
 /// The state of a thread that crashed.

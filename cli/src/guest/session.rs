@@ -224,7 +224,7 @@ impl Said {
             Line::Unwritten { .. } => self.lost_changes = true,
             Line::Exit { signal: Some(signal), .. } => return Some(End::Killed(signal)),
             Line::Exit { status, signal: None } => return Some(End::Exited(status.unwrap_or(0))),
-            Line::Log { .. } | Line::UnknownSyscall { .. } | Line::Oom { .. } => {}
+            Line::Log { .. } | Line::UnknownSyscall { .. } | Line::Oom { .. } | Line::Call(_) => {}
         }
         None
     }

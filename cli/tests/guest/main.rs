@@ -38,5 +38,6 @@ mod scale;
 mod statuses;
 mod stock_kernels;
 mod storms;
+mod strace;
 mod streams;
 mod stretches;

@@ -45,6 +45,7 @@ mod sockets;
 mod stat;
 mod threads;
 mod timers;
+pub mod trace;
 mod transfer;
 mod usage;
 mod wait;

@@ -19,6 +19,8 @@ pub trait Boot {
 pub trait Handlers {
     /// Handles a system call.
     fn syscall(frame: &mut TrapFrame);
+    /// Handles a syscall and reports it.
+    fn traced_syscall(frame: &mut TrapFrame);
     /// Handles a page fault in user mode.
     fn page_fault(frame: &mut TrapFrame, address: VirtAddr, access: Access);
     /// Handles any other exception in user mode.

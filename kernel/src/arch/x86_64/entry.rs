@@ -20,47 +20,63 @@ macro_rules! pop_registers {
     };
 }
 
-/// Handles `syscall`, which enters with interrupts off. The user's address is in rcx, its flags in r11. The
-/// symbol lets external tools count entries, like those of the stubs in `idt.rs`.
+/// The whole of an entry by `syscall`, which enters with interrupts off. The user's address is in rcx, its
+/// flags in r11.
+macro_rules! enter_by_syscall {
+    ($handle:path) => {
+        naked_asm!(
+            "swapgs",
+            "mov gs:[{user_rsp}], rsp",
+            "mov rsp, gs:[{kernel_rsp}]",
+            "push {user_ss}",
+            "push qword ptr gs:[{user_rsp}]",
+            "push r11",
+            "push {user_cs}",
+            "push rcx",
+            "push rax",
+            "push {syscall}",
+            push_registers!(),
+            "mov rdi, rsp",
+            "xor ebp, ebp",
+            "call {handle}",
+            // Al: may the return use sysret?
+            "test al, al",
+            "jz {leave}",
+            "pop r15; pop r14; pop r13; pop r12; pop rbp; pop rbx",
+            "add rsp, 8; pop r10; pop r9; pop r8; pop rax; add rsp, 8; pop rdx; pop rsi; pop rdi",
+            "mov rcx, [rsp + 16]",
+            "mov r11, [rsp + 32]",
+            "mov rsp, [rsp + 40]",
+            "swapgs",
+            "sysretq",
+            user_rsp = const USER_RSP,
+            kernel_rsp = const KERNEL_RSP,
+            user_ss = const super::frame::USER_SS,
+            user_cs = const super::frame::USER_CS,
+            syscall = const super::frame::SYSCALL,
+            handle = sym $handle,
+            leave = sym leave_to_user,
+        )
+    };
+}
+
+/// Handles `syscall`. The symbol lets external tools count entries, like those of the stubs in `idt.rs`.
 ///
 /// # Safety
 /// Only the CPU enters here.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "sysv64" fn syscall_entry() {
-    naked_asm!(
-        "swapgs",
-        "mov gs:[{user_rsp}], rsp",
-        "mov rsp, gs:[{kernel_rsp}]",
-        "push {user_ss}",
-        "push qword ptr gs:[{user_rsp}]",
-        "push r11",
-        "push {user_cs}",
-        "push rcx",
-        "push rax",
-        "push {syscall}",
-        push_registers!(),
-        "mov rdi, rsp",
-        "xor ebp, ebp",
-        "call {handle}",
-        // Al: may the return use sysret?
-        "test al, al",
-        "jz {leave}",
-        "pop r15; pop r14; pop r13; pop r12; pop rbp; pop rbx",
-        "add rsp, 8; pop r10; pop r9; pop r8; pop rax; add rsp, 8; pop rdx; pop rsi; pop rdi",
-        "mov rcx, [rsp + 16]",
-        "mov r11, [rsp + 32]",
-        "mov rsp, [rsp + 40]",
-        "swapgs",
-        "sysretq",
-        user_rsp = const USER_RSP,
-        kernel_rsp = const KERNEL_RSP,
-        user_ss = const super::frame::USER_SS,
-        user_cs = const super::frame::USER_CS,
-        syscall = const super::frame::SYSCALL,
-        handle = sym super::traps::handle_syscall,
-        leave = sym leave_to_user,
-    )
+    enter_by_syscall!(super::traps::handle_syscall)
+}
+
+/// Does the same and reports the call.
+///
+/// # Safety
+/// Only the CPU enters here.
+#[unsafe(naked)]
+pub unsafe extern "sysv64" fn traced_syscall_entry() {
+    enter_by_syscall!(super::traps::handle_traced_syscall)
 }
 
 /// Restores every register from the frame at rsp and returns to user mode. Interrupts are off.

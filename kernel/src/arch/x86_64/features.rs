@@ -4,6 +4,7 @@ use core::arch::asm;
 
 use super::cpu::{self, GLOBAL_PAGES, cpuid_if_known, msr, read_msr, set_cr4, write_msr};
 use super::{entry, fpu, gdt, user_copy};
+use crate::options;
 
 const UMIP: u64 = 1 << 11;
 const SMEP: u64 = 1 << 20;
@@ -42,12 +43,20 @@ pub fn init() {
 fn init_syscall() {
     let kernel = u64::from(gdt::KERNEL_CS);
     let user_base = u64::from(gdt::USER_BASE);
-    // SAFETY: the selectors that `gdt` lays out for `syscall` and `sysret`, and the entry that expects them.
+    // SAFETY: the selectors that `gdt` lays out for `syscall` and `sysret`.
     unsafe {
         write_msr(msr::STAR, user_base << 48 | kernel << 32);
-        write_msr(msr::LSTAR, entry::syscall_entry as *const () as u64);
         write_msr(msr::SFMASK, CLEARED_FLAGS);
     }
+    choose_syscall_entry();
+}
+
+/// Chooses the entry of system calls on this core, which reports them if the options say so. Calls that are
+/// not reported pay nothing for it. On the boot core it is called again when the options are known.
+pub fn choose_syscall_entry() {
+    let entry = if options::get().trace { entry::traced_syscall_entry } else { entry::syscall_entry };
+    // SAFETY: entries that expect what `init_syscall` has set.
+    unsafe { write_msr(msr::LSTAR, entry as *const () as u64) }
 }
 
 /// Returns AT_HWCAP as in Linux: EDX of CPUID leaf 1.

@@ -50,7 +50,7 @@ pub use above::{Boot, Handlers, KernelFrames, Running};
 pub use context::KernelStack;
 pub use entry_count::{CountedEntry, count_read, uncount_read};
 pub use exit::exit;
-pub use features::hwcap;
+pub use features::{choose_syscall_entry, hwcap};
 pub use flow::{Suspended, current, resume, take_left, with_current};
 pub use fpu::{FpuState, complaint, vector_complaints, x87_complaints};
 pub use frame::{TrapFrame, USER_END};

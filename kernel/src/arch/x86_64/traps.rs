@@ -20,8 +20,18 @@ const STEPPING: u64 = 1 << 8 | 1 << 16;
 
 /// Handles a syscall. Returns whether `sysret` may be used to leave.
 pub(super) extern "sysv64" fn handle_syscall(frame: &mut TrapFrame) -> bool {
+    handle_call(frame, Above::syscall)
+}
+
+/// Does the same and reports the call.
+pub(super) extern "sysv64" fn handle_traced_syscall(frame: &mut TrapFrame) -> bool {
+    handle_call(frame, Above::traced_syscall)
+}
+
+#[inline(always)]
+fn handle_call(frame: &mut TrapFrame, call: impl FnOnce(&mut TrapFrame)) -> bool {
     interrupts::enable();
-    Above::syscall(frame);
+    call(frame);
     interrupts::disable();
     Above::return_to_user(frame);
     frame.bound_ip();

@@ -1,0 +1,46 @@
+//! System calls that are reported to the host (`trace` on the kernel's command line).
+
+use alloc::vec::Vec;
+
+use abi::signatures::signature;
+
+use crate::arch::TrapFrame;
+use crate::control;
+use crate::mm::user;
+use crate::sched;
+
+/// The most bytes of a string that are shown.
+const SHOWN: usize = 256;
+/// Calls that may not return to here: exit, exit_group, execve, execveat, rt_sigreturn.
+const LEAVING: [u64; 5] = [60, 231, 59, 322, 15];
+
+/// Handles the call in `frame` and reports it: before, if it may not return, and otherwise after.
+pub fn dispatch(frame: &mut TrapFrame) {
+    let (number, args) = (frame.number(), frame.args());
+    // Before the call, which may change the memory.
+    let strings = strings(number, &args);
+    if LEAVING.contains(&number) {
+        report(number, &args, &strings, None);
+    }
+    super::dispatch(frame);
+    let result = frame.rax as i64;
+    if !LEAVING.contains(&number) || result < 0 {
+        report(number, &args, &strings, Some(result));
+    }
+}
+
+/// Returns the arguments that are strings, as far as they can be read.
+fn strings(number: u64, args: &[u64; 6]) -> [Option<Vec<u8>>; 6] {
+    let mut letters = signature(number).bytes();
+    args.map(|arg| {
+        let is_string = letters.next() == Some(b's') && arg != 0;
+        is_string.then(|| user::read_cstr(arg, SHOWN).ok()).flatten()
+    })
+}
+
+fn report(number: u64, args: &[u64; 6], strings: &[Option<Vec<u8>>; 6], result: Option<i64>) {
+    sched::with_current(|task| {
+        let name = *task.thread.name.lock();
+        control::call(task.tid(), &name, number, args, strings, result);
+    });
+}
