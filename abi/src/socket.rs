@@ -30,6 +30,7 @@ constants! { u32:
     SO_ACCEPTCONN = 30, "Whether it listens.";
     SO_PROTOCOL = 38, "The protocol.";
     SO_DOMAIN = 39, "The domain.";
+    MSG_PEEK = 2, "Leave the bytes where they are.";
     MSG_DONTWAIT = 0x40, "Do not wait.";
     MSG_EOR = 0x80, "The end of a record.";
     MSG_WAITALL = 0x100, "Wait for all bytes.";

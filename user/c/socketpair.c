@@ -39,9 +39,17 @@ static void bytes_and_ends(void) {
     tell("there", write(pair[0], "to the other", 12));
     tell("and back", send(pair[1], "and back", 8, MSG_NOSIGNAL));
     look("with bytes", pair[0]);
+    tell("peek", recv(pair[0], bytes, 4, MSG_PEEK));
+    tell("peek at all", recv(pair[0], bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT));
+    printf("peeked %.8s\n", bytes);
     tell("read", read(pair[0], bytes, 3));
+    tell("peek at the rest", recv(pair[0], bytes, sizeof bytes, MSG_PEEK));
+    printf("peeked %.5s\n", bytes);
     tell("receive", recv(pair[0], bytes, sizeof bytes, 0));
     tell("nothing now", recv(pair[0], bytes, sizeof bytes, MSG_DONTWAIT));
+    tell("nor to peek at", recv(pair[0], bytes, sizeof bytes, MSG_DONTWAIT | MSG_PEEK));
+    tell("a bad place", (write(pair[1], "x", 1), recv(pair[0], (void *)8, 1, MSG_PEEK)));
+    tell("it is there", recv(pair[0], bytes, 1, 0));
     tell("receive there", recv(pair[1], bytes, sizeof bytes, 0));
     printf("bytes %.12s\n", bytes);
     tell("at an offset", pread(pair[0], bytes, 1, 0));
@@ -51,6 +59,7 @@ static void bytes_and_ends(void) {
     printf("a socket: %d\n", S_ISSOCK(stat.st_mode));
     tell("ended one way", shutdown(pair[0], SHUT_WR));
     look("the end arrives", pair[1]);
+    tell("a peek at the end", recv(pair[1], bytes, sizeof bytes, MSG_PEEK));
     tell("end", read(pair[1], bytes, sizeof bytes));
     tell("the other way", write(pair[1], "still", 5));
     tell("no more", send(pair[0], "x", 1, MSG_NOSIGNAL));
@@ -101,6 +110,25 @@ static void buffers_and_options(void) {
     close(file), close(pair[0]), close(pair[1]);
 }
 
+/* A peek of more than a page. */
+static void long_peek(void) {
+    int pair[2];
+    static unsigned char bytes[20000];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
+        exit(1);
+    for (long i = 0; i < (long)sizeof bytes; i++)
+        bytes[i] = i * 7 + i / 256;
+    tell("sent", send(pair[1], bytes, sizeof bytes, 0));
+    memset(bytes, 0, sizeof bytes);
+    tell("taken", recv(pair[0], bytes, 5, 0));
+    tell("peeked", recv(pair[0], bytes + 5, sizeof bytes - 5, MSG_PEEK));
+    long wrong = 0;
+    for (long i = 0; i < (long)sizeof bytes; i++)
+        wrong += bytes[i] != (unsigned char)(i * 7 + i / 256);
+    printf("wrong: %ld\n", wrong);
+    close(pair[0]), close(pair[1]);
+}
+
 /* Another process answers more than fits at once. */
 static void much(void) {
     int pair[2];
@@ -133,6 +161,7 @@ int main(void) {
     sigaction(SIGPIPE, &action, NULL);
     bytes_and_ends();
     buffers_and_options();
+    long_peek();
     much();
     printf("done\n");
     return 0;

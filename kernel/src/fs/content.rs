@@ -52,6 +52,11 @@ pub trait Content: Send + Sync {
         Err(Errno::EBADF)
     }
 
+    /// Reads the bytes of a stream after the first `_skipped` ones, which stay.
+    fn peek(&self, _skipped: usize, _into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
     /// Passes at most `most` bytes from `at` on to `take`, and returns how many it took. Contents that are
     /// made while they are read are copied only once in this way. Returns `None` if the file has only
     /// [`read`](Self::read).

@@ -63,18 +63,24 @@ impl State {
 
     /// Takes bytes. Returns `None` if there are none yet, and `Some(0)` at the end.
     fn take(&mut self, into: &mut [u8]) -> Option<usize> {
-        let len = self.waiting().min(into.len());
+        let len = self.copy_out(0, into)?;
+        self.read += len as u64;
+        Some(len)
+    }
+
+    /// Copies the bytes after the first `skipped` ones, which stay. Returns as `take` does.
+    fn copy_out(&self, skipped: usize, into: &mut [u8]) -> Option<usize> {
+        let len = self.waiting().saturating_sub(skipped).min(into.len());
         if len == 0 && self.has_writer && !self.wants_no_more && !into.is_empty() {
             return None;
         }
         let mut done = 0;
         while done < len {
-            let (page, offset) = place(self.read);
+            let (page, offset) = place(self.read + (skipped + done) as u64);
             let bytes = (PAGE - offset).min(len - done);
             if let Some(Some(page)) = self.pages.get(page) {
                 copy_prefix(after_mut(into, done), prefix(after(page, offset), bytes as u64));
             }
-            self.read += bytes as u64;
             done += bytes;
         }
         Some(len)
@@ -146,6 +152,11 @@ impl Pipe {
         self.writers.wake_all();
         readiness::changed();
         Ok(len)
+    }
+
+    /// Reads the bytes after the first `skipped` ones, which stay.
+    pub(super) fn peek(&self, skipped: usize, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
+        self.readers.attempt(wait, || self.state.lock().copy_out(skipped, into))
     }
 
     pub(super) fn write(&self, from: &[u8], wait: bool) -> Result<usize, Errno> {

@@ -458,6 +458,11 @@ impl Content for Socket {
         self.link.get().ok_or(unconnected)?.incoming.read(into, wait)
     }
 
+    fn peek(&self, skipped: usize, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
+        let unconnected = if self.domain == Domain::Unix { Errno::EINVAL } else { Errno::ENOTCONN };
+        self.link.get().ok_or(unconnected)?.incoming.peek(skipped, into, wait)
+    }
+
     fn write(&self, _at: WriteAt, from: &[u8], wait: bool) -> Result<usize, Errno> {
         // As on Linux, the end of a stream that was never connected.
         let unconnected = if self.domain == Domain::Unix { Errno::ENOTCONN } else { Errno::EPIPE };

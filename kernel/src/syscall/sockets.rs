@@ -216,10 +216,13 @@ fn send(file: &OpenFile, buffers: &mut Buffers, flags: u32) -> Outcome {
 
 fn receive(file: &OpenFile, buffers: &mut Buffers, flags: u32) -> Outcome {
     socket::of(file)?;
-    if flags & !(MSG_DONTWAIT | MSG_WAITALL | MSG_CMSG_CLOEXEC | MSG_NOSIGNAL) != 0 {
+    if flags & !(MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_CMSG_CLOEXEC | MSG_NOSIGNAL) != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
     let wait = file.may_wait() && flags & MSG_DONTWAIT == 0;
+    if flags & MSG_PEEK != 0 {
+        return transfer::peek(file, buffers, wait).map(|seen| seen as u64);
+    }
     let mut done = transfer::receive(file, buffers, wait)?;
     while flags & MSG_WAITALL != 0 && wait && buffers.left() > 0 {
         match transfer::receive(file, buffers, true) {

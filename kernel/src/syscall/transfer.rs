@@ -84,6 +84,26 @@ pub fn receive(file: &OpenFile, buffers: &mut Buffers, wait: bool) -> Result<usi
     in_pieces(buffers, |buffers, done| take(content, buffers, wait && done == 0))
 }
 
+/// Reads from a stream without taking the bytes, and waits for the first if it may.
+pub fn peek(file: &OpenFile, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
+    let content = file.readable()?;
+    in_pieces(buffers, |buffers, before| {
+        let mut bounce = bounce(buffers.start(), buffers.left())?;
+        let mut seen = 0;
+        loop {
+            let (want, skipped) = (bounce.len().min(buffers.left()), before + seen);
+            let got = content.peek(skipped, prefix_mut(&mut bounce, want as u64), wait && skipped == 0);
+            match got.and_then(|got| buffers.copy_out(prefix(&bounce, got as u64))) {
+                Ok(len) if len == want && buffers.left() > 0 => seen += len,
+                Ok(len) => return Ok(seen + len),
+                // There are no more than those before, or the program has no page for them.
+                Err(_) if skipped > 0 => return Ok(seen),
+                Err(error) => return Err(error),
+            }
+        }
+    })
+}
+
 /// Writes to a stream, and waits for room if it may.
 pub fn send(file: &OpenFile, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
     let content = file.writable()?;
