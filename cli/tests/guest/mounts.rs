@@ -242,6 +242,36 @@ fn a_directory_may_be_elsewhere_in_the_guest() {
     assert_eq!(fs::read(two.join("b")).unwrap(), b"2\n");
 }
 
+/// A repository, an archive and a program that are made in the guest are whole here.
+#[test]
+fn real_work_comes_back() {
+    let folder = folder("work");
+    fs::write(folder.join("m.c"), "#include <stdio.h>\nint main(void) { return puts(\"built\") < 0; }\n")
+        .unwrap();
+    let line = "git init -q . && git config user.email a@b && git config user.name n && git add m.c && \
+        git commit -qm one && gcc -O1 -o m m.c && ./m && echo more >> m.c && git commit -qam two && git gc -q && \
+        git clone -q . clone && tar czf clone.tgz clone && sed -i s/built/changed/ clone/m.c && rm -r clone/.git";
+    let mut command = radixvm();
+    let words = ["run", "-c", "2", "--rw", ".", "--", "sh", "-c", line];
+    let output = command.args(words).env("GIT_CONFIG_NOSYSTEM", "1").current_dir(&folder).output().unwrap();
+    assert_eq!((&output.stdout[..], output.status.code()), (&b"built\n"[..], Some(0)), "{output:?}");
+    let here = |line: &str| {
+        let output = Command::new("sh").args(["-c", line]).current_dir(&folder).output().unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    here("git fsck --strict");
+    assert_eq!(here("git log --format=%s"), "two\none\n");
+    assert_eq!(here("git status --short"), "?? clone.tgz\n?? clone/\n?? m\n");
+    assert_eq!(here("./m"), "built\n");
+    assert_eq!(
+        here(
+            "tar xzf clone.tgz -O clone/m.c | tail -1; ls clone; tail -1 clone/m.c; grep -c changed clone/m.c"
+        ),
+        "more\nm.c\nmore\n1\n"
+    );
+}
+
 /// The disk of this machine is full: `close` says so to a program that asks, and the command in any case.
 #[test]
 #[allow(clippy::disallowed_macros)] // a test's own words
