@@ -25,6 +25,8 @@ static void wait_for_line(void)
         exit(3);
 }
 
+static int known_file;
+
 int main(void)
 {
     char bytes[8200];
@@ -36,6 +38,9 @@ int main(void)
     say("fsync", fsync(file));
     say("link", link("written", "second"));
     say("unlink", unlink("written"));
+    close(open("output", O_WRONLY | O_CREAT, 0600));
+    char first;
+    say("host's", read(known_file = open("known", O_RDONLY), &first, 1));
     say("ready", 0);
     /* The host has looked at it, made "new" and removed "old". */
     wait_for_line();
@@ -63,7 +68,15 @@ int main(void)
     say("out", rename("second", "/tmp/out"));
     int open_at_the_end = open("open", O_RDWR | O_CREAT | O_APPEND, 0600);
     say("open", write(open_at_the_end, "the end", 7));
-    /* The host has appended a line to this one. */
+    
+    /* It has removed the next two. */
+    int output = open("output", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    say("output", write(output, "again", 5));
+    say("closed", close(output));
+    unlink("known");
+    char name[40];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", known_file);
+    say("known", read(open(name, O_RDONLY), &first, 1));
     int log = open("log", O_RDWR | O_APPEND);
     say("log", write(log, "three\n", 6));
     memset(bytes, 0, sizeof bytes);

@@ -101,6 +101,21 @@ static void shared(void)
     show("g");
 }
 
+/* A file without a name is opened by its descriptor. */
+static void nameless(void)
+{
+    int old = make("i", "without a name");
+    char name[40], bytes[100] = "";
+    say("unlink", unlink("i"));
+    snprintf(name, sizeof name, "/proc/self/fd/%d", old);
+    int again = open(name, O_RDWR | O_APPEND);
+    say("append", write(again, ", still", 7));
+    pread(open(name, O_RDONLY), bytes, sizeof bytes - 1, 0);
+    printf("it has %s\n", bytes);
+    close(again);
+    say("link", fsync(old));
+}
+
 /* Appends and truncations by processes at once. */
 static void busy(void)
 {
@@ -128,6 +143,7 @@ int main(void)
     linked();
     replaced();
     shared();
+    nameless();
     busy();
     return 0;
 }

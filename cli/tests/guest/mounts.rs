@@ -93,6 +93,7 @@ fn both_machines_change_a_folder() {
     fs::create_dir(folder.join("old")).unwrap();
     fs::write(folder.join("log"), "one\n").unwrap();
     fs::write(folder.join("gone"), "gone").unwrap();
+    fs::write(folder.join("known"), "known").unwrap();
     let mut command = radixvm();
     command.args(["run", "--rw", ".", "--", &compiled("mounted", Compiler::Musl)]).current_dir(&folder);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -110,16 +111,18 @@ fn both_machines_change_a_folder() {
     fs::remove_dir(folder.join("old")).unwrap();
     // A file that the guest has looked at grows, and another one goes.
     fs::write(folder.join("log"), "one\ntwo\n").unwrap();
-    fs::remove_file(folder.join("gone")).unwrap();
+    for name in ["gone", "output"] {
+        fs::remove_file(folder.join(name)).unwrap();
+    }
     fs::write(folder.join("taken"), "here first").unwrap();
     writeln!(child.stdin.take().unwrap()).unwrap();
     while output.read_line(&mut said).unwrap() > 0 {}
     assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");
-    let expected = "written: ok\nfsync: ok\nlink: ok\nunlink: ok\nready: ok\n\
+    let expected = "written: ok\nfsync: ok\nlink: ok\nunlink: ok\nhost's: ok\nready: ok\n\
         new for itself: File exists\nnew: ok\nnew says hello\nold: No such file or directory\nmade before: File exists\nmade again: ok\n\
         written anew: ok\ntruncated: ok\nchmod: ok\nclosed: ok\nftruncate: ok\nmapped: ok\n\
         a hole: Not supported\na nameless file: Not supported\nout: Cross-device link\nopen: ok\n\
-        log: ok\nlog says one two three\ngone: ok\ntaken: File exists\nsynced: ok\n";
+        output: ok\nclosed: ok\nknown: ok\nlog: ok\nlog says one two three\ngone: ok\ntaken: File exists\nsynced: ok\n";
     assert_eq!(said, expected);
     let read = |name: &str| fs::read(folder.join(name)).unwrap();
     assert_eq!(
@@ -130,6 +133,7 @@ fn both_machines_change_a_folder() {
         (read("log"), read("gone"), read("taken")),
         (b"one\ntwo\nthree\n".to_vec(), b"new".to_vec(), b"here first".to_vec())
     );
+    assert_eq!(read("output"), b"again");
     let mapped = read("mapped");
     assert!(
         mapped.len() == 5000

@@ -34,6 +34,15 @@ pub fn add(file: &Arc<PageCache>) -> Result<(), Errno> {
     fallible::push(&mut FILES.lock().all, file.clone())
 }
 
+/// Removes a file, if it is there.
+pub fn remove(file: &Arc<PageCache>) {
+    let mut files = FILES.lock();
+    if let Some(at) = files.all.iter().position(|other| Arc::ptr_eq(other, file)) {
+        let _last = files.all.swap_remove(at);
+        files.hand = (0, 0);
+    }
+}
+
 /// The clean pages, which are dropped when memory is short.
 pub struct CleanPages;
 

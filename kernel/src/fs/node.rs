@@ -278,8 +278,10 @@ impl Node {
         match (&self.host, &self.body) {
             (Some(place), Body::File(content)) if content.kind() == S_IFREG => {
                 match content.mount_file() {
-                    // Its own pages are here, and it was opened before it was changeable.
-                    Some(file) if file.is_changeable() => Ok(()),
+                    // By a descriptor: its pages are here, or it is open.
+                    Some(_) if self.links() == 0 => Ok(()),
+                    // Its own pages are here. The host may have removed it.
+                    Some(file) if file.is_changeable() => place.host_len().map(drop),
                     Some(file) => place.refresh(self, file).and_then(|()| place.open().map(drop)),
                     None => place.open().map(drop),
                 }

@@ -251,7 +251,10 @@ pub fn writable(at: &Found<'_>) -> Result<NodeRef, Errno> {
     node.must_be_writable()?;
     if let (Some(place), Some(file)) = (node.mounted(), node.content().and_then(Content::mount_file)) {
         if !file.is_changeable() {
-            place.mount().forget(place.open_to_write()?);
+            // Without a name it is not written back.
+            if node.links() > 0 {
+                place.mount().forget(place.open_to_write()?);
+            }
             file.make_changeable()?;
         }
         return Ok(node.clone());
@@ -274,6 +277,9 @@ pub fn forget_gone(at: &Found<'_>) -> Result<(), Errno> {
     if names.get(&at.name).is_some_and(|named| named.is(node)) {
         names.remove(&at.name);
         node.remove_link();
+        if let (Some(directory), Some(place)) = (at.parent.mounted(), node.mounted()) {
+            place.forget_name(directory, &at.name);
+        }
     }
     Ok(())
 }

@@ -75,6 +75,15 @@ fn check(call: &Call<'_>, file: &OpenFile, request: &Request) -> Result<(), Errn
     }
 }
 
+/// Notes that a file is mapped, when it is dropped.
+struct NoteMapped<'a>(&'a MountFile);
+
+impl Drop for NoteMapped<'_> {
+    fn drop(&mut self) {
+        self.0.note_mapped();
+    }
+}
+
 fn map_pages(
     call: &Call<'_>,
     request: &Request,
@@ -82,9 +91,14 @@ fn map_pages(
     pages: &Arc<PageCache>,
 ) -> Outcome {
     let first = call.arg(5) / PAGE_SIZE;
-    if request.is_shared() && file.is_writable() {
-        file.node().content().and_then(Content::mount_file).into_iter().for_each(MountFile::note_mapped);
-    }
+    let written_back = file
+        .node()
+        .content()
+        .and_then(Content::mount_file)
+        .filter(|_| request.is_shared() && file.is_writable());
+    // A write-back before the mapping is there forgets it, so it is noted again.
+    let _change = written_back.map(MountFile::begin_change);
+    let _noted_again = written_back.map(NoteMapped);
     let record = Held::new(Source::of(file)?, call.task.space(), first, request.pages)?;
     if !request.is_shared() {
         return map(call, request, Mapping::private(request.prot, record.number()));

@@ -141,9 +141,18 @@ impl MountFile {
     pub fn set_host_len(&self, len: u64) {
         let _one_changes_it = self.changes.lock();
         if !self.is_changeable() {
-            self.under.set_host_len(len);
-            self.under.drop_clean(0..page_tree::END);
+            self.show_host(len);
         }
+    }
+
+    /// Drops the pages that were read from the host, which has `len` bytes by now. Returns whether it has.
+    /// Reads put their pages into the tree before they release the channel. So after the request there are
+    /// none that saw the old length.
+    fn show_host(&self, len: u64) -> bool {
+        self.under.set_host_len(len);
+        let is_right = self.place.host_len() == Ok(len);
+        self.under.drop_clean(0..page_tree::END);
+        is_right
     }
 
     fn note(&self, first: u64, end: u64, cut: Option<u64>) {
@@ -189,14 +198,7 @@ impl MountFile {
             clean::add(&self.under)?;
             self.is_unlisted.store(false, Ordering::Relaxed);
         }
-        let len = own.len();
-        self.under.set_host_len(len);
-        // Invariant 4. Reads put their pages into the tree before they release the channel.
-        if self.place.host_len()? != len {
-            return Ok(false);
-        }
-        self.under.drop_clean(0..page_tree::END);
-        Ok(own.give_back(|| self.is_written_back()))
+        Ok(self.show_host(own.len()) && own.give_back(|| self.is_written_back()))
     }
 
     /// Writes the changes back.
@@ -244,9 +246,11 @@ impl MountFile {
         if changes.first >= changes.end {
             return Ok(());
         }
-        match self.write_changes(own, &changes, ends) {
+        let written = self.write_changes(own, &changes, ends);
+        match written.inspect_err(|_| self.changes.lock().add(changes)) {
+            // Its names are gone, or about to go: if that fails it is written back later.
             Err(Errno::ESTALE) => Ok(()),
-            written => written.inspect_err(|_| self.changes.lock().add(changes)),
+            written => written,
         }
     }
 
@@ -275,14 +279,15 @@ impl MountFile {
             if !ends && sched::current().is_killed() {
                 return Err(Errno::EINTR);
             }
-            // Further pages that are not in memory are the host's own, or zeroes there too.
-            let most = (changes.end - next).saturating_mul(PAGE as u64).min(WRITE_BYTES as u64) as usize;
+            // Pages that are not in memory are the host's own, or zeroes there too.
+            let most = (next..changes.end).take(WRITE_BYTES / PAGE).take_while(|&page| own.has(page)).count();
+            let most = most.max(1) * PAGE;
             let at = next * PAGE as u64;
             let len = own.read(at, buffer.get_mut(..most).unwrap_or_default())?;
             if len > 0 {
                 self.place.mount().write(fid, at, buffer.get(..len).unwrap_or_default())?;
             }
-            page = next + (WRITE_BYTES / PAGE) as u64;
+            page = next + (most / PAGE) as u64;
             sched::pause();
         }
         Ok(())
@@ -298,6 +303,12 @@ impl MountFile {
         let synced = self.place.mount().fsync(fid);
         self.place.mount().forget(fid);
         synced
+    }
+}
+
+impl Drop for MountFile {
+    fn drop(&mut self) {
+        clean::remove(&self.under);
     }
 }
 

@@ -139,12 +139,11 @@ impl Place {
 
     #[cold]
     fn ask(&self, node: &Node) -> Result<(), Errno> {
-        let fid = self.fid()?;
-        let attributes = self.mount.attributes(fid)?;
-        let target = match node.body() {
-            Body::Link(_) => Some(self.mount.link_target(fid)?),
-            _ => None,
-        };
+        let is_link = matches!(node.body(), Body::Link(_));
+        let (attributes, target) = self.with_fid(|fid| {
+            let target = if is_link { Some(self.mount.link_target(fid)?) } else { None };
+            Ok((self.mount.attributes(fid)?, target))
+        })?;
         let _state = self.state.lock();
         if self.is_settled.load(Ordering::Acquire) {
             return Ok(());
@@ -257,7 +256,10 @@ impl Place {
         most: u64,
         mut take: impl FnMut(u64, &[u8]) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        let fid = self.open()?;
+        self.open()?;
+        // Locked, so that the fid is not replaced meanwhile.
+        let state = self.state.lock();
+        let fid = state.fid.ok_or(Errno::EIO)?;
         let len = most.saturating_mul(PAGE).min(client::DATA_BYTES.into()) as u32;
         self.mount.read(fid, page * PAGE, len, |bytes| {
             (page..).zip(bytes.chunks(PAGE as usize)).try_for_each(|(page, bytes)| take(page, bytes))
@@ -389,7 +391,8 @@ impl Place {
         fallible::push(&mut self.state.lock().names, name)
     }
 
-    fn forget_name(&self, directory: &Arc<Self>, name: &[u8]) {
+    /// Forgets a name that is gone.
+    pub fn forget_name(&self, directory: &Arc<Self>, name: &[u8]) {
         self.state.lock().take_name(directory, name);
     }
 

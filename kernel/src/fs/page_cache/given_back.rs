@@ -38,6 +38,8 @@ impl PageCache {
                 break;
             }
             gave |= self.drop_clean(first..to) > 0;
+            // A fault that had copied a page before puts it there. The first time has waited for its end.
+            self.drop_clean(first..to);
             drop(state);
             from = to;
             sched::pause();
