@@ -1,12 +1,13 @@
 //! The devices by which the guest uses its host's files: channels for messages of the protocol 9P (virtio
 //! 1.2, sections 2.7 and 4.1; QEMU's `virtio-9p-pci`).
 //!
-//! A device reads and writes memory of this module only: its own [`Memory`], which is part of the kernel's
-//! image. Its [`Channel`] owns that, and waits for the answer to each request.
+//! A device reads and writes memory of this module only: its own [`Memory`], which is never freed. Its
+//! [`Channel`] owns that, and waits for the answer to each request.
 
+use alloc::alloc::{Layout, alloc_zeroed};
 use core::cell::UnsafeCell;
-use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::ptr::{self, NonNull, null_mut};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use percore::pin;
 use virtio_drivers::queue::VirtQueue;
@@ -44,13 +45,18 @@ struct Memory {
 // SAFETY: only its one `Channel` uses it, see `TAKEN`.
 unsafe impl Sync for Memory {}
 
-static MEMORY: [Memory; CHANNELS] = [const {
-    Memory {
-        queue: UnsafeCell::new([[0; PAGE_SIZE]; QUEUE_PAGES]),
-        request: UnsafeCell::new([0; REQUEST_BYTES]),
-        answer: UnsafeCell::new([0; ANSWER_BYTES]),
+impl Memory {
+    /// Allocates the memory of a channel, which is never freed. A guest without the host's files has none.
+    fn allocate() -> Option<&'static Self> {
+        // SAFETY: the size is not 0.
+        let at = unsafe { alloc_zeroed(Layout::new::<Self>()) }.cast::<Self>();
+        // SAFETY: zeroes are valid, and nothing frees them.
+        NonNull::new(at).map(|memory| unsafe { memory.as_ref() })
     }
-}; CHANNELS];
+}
+
+/// The memory of each channel.
+static MEMORIES: [AtomicPtr<Memory>; CHANNELS] = [const { AtomicPtr::new(null_mut()) }; CHANNELS];
 
 /// The number of channels that were made.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
@@ -61,15 +67,17 @@ static QUEUE_PAGES_USED: AtomicUsize = AtomicUsize::new(0);
 struct Host;
 
 // SAFETY: pages of the queue are handed out once each and never come back, and they are zeroed. Registers
-// are shown at their place in the physmap. Buffers are parts of the kernel's image, which is contiguous.
+// are shown at their place in the physmap. Buffers are parts of a `Memory`, one block of the heap, which is
+// contiguous there.
 unsafe impl Hal for Host {
     fn dma_alloc(pages: usize, _direction: BufferDirection) -> (PhysAddr, NonNull<u8>) {
         let used = QUEUE_PAGES_USED.fetch_add(pages, Ordering::Relaxed);
         let first = used % QUEUE_PAGES;
         // Address 0 tells the driver that there is no memory.
-        let Some(memory) = MEMORY.get(used / QUEUE_PAGES).filter(|_| first + pages <= QUEUE_PAGES) else {
-            return (0, NonNull::dangling());
-        };
+        let memory = MEMORIES.get(used / QUEUE_PAGES).filter(|_| first + pages <= QUEUE_PAGES);
+        // SAFETY: it is null, or memory that is never freed.
+        let memory = memory.and_then(|memory| unsafe { memory.load(Ordering::Relaxed).as_ref() });
+        let Some(memory) = memory else { return (0, NonNull::dangling()) };
         let phys = place_of(&memory.queue).0 + (first * PAGE_SIZE) as u64;
         let at = memory.queue.get().cast::<u8>().wrapping_add(first * PAGE_SIZE);
         (phys, NonNull::new(at).unwrap_or(NonNull::dangling()))
@@ -108,8 +116,10 @@ impl Channel {
         let mut root = PciRoot::new(Ports);
         let is_files = |info| virtio_device_type(&info) == Some(DeviceType::_9P);
         let number = TAKEN.fetch_add(1, Ordering::Relaxed);
-        let memory = MEMORY.get(number)?;
+        let place = MEMORIES.get(number)?;
         let (device, _) = root.enumerate_bus(0).filter(|(_, info)| is_files(info.clone())).nth(number)?;
+        let memory = Memory::allocate()?;
+        place.store(ptr::from_ref(memory).cast_mut(), Ordering::Relaxed);
         Self::set_up(&mut root, device, memory)
     }
 
