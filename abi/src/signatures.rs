@@ -1,8 +1,20 @@
 //! The arguments of system calls, as a trace shows them.
 
-/// Returns a letter for each argument of a call: `d` an `int`, or an offset; `u` a number of bytes or the
-/// like; `x` an address, or flags; `o` permissions; `s` a string, mostly a path. An unknown call has six
-/// of which nothing is known.
+/// Returns whether a call may not return to its caller, so that a trace reports it before it is made:
+/// rt_sigreturn, execve, exit, exit_group, execveat.
+pub const fn may_not_return(number: u64) -> bool {
+    matches!(number, 15 | 59 | 60 | 231 | 322)
+}
+
+/// Returns a letter for each argument of a call. A call that is not known has six arguments of kind `x`.
+///
+/// | letter | argument |
+/// |---|---|
+/// | `d` | an `int`, or an offset |
+/// | `u` | a number of bytes, or another one without a sign |
+/// | `x` | an address, or flags |
+/// | `o` | permissions |
+/// | `s` | a string, such as a path |
 pub const fn signature(number: u64) -> &'static str {
     match number {
         0 | 1 | 78 | 217 => "dxu",

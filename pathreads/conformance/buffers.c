@@ -1,7 +1,8 @@
-// Random system calls with all their memory in pages that another thread has just mapped and filled. The calling
-// thread has never touched them, so under a runtime with address spaces of their own the kernel finds nothing
-// there unless the runtime maps it before the call. A third thread reads all pages afterwards. A digest of results,
-// errors and memory is compared with a plain run. Results that differ from run to run are left out of it.
+// Random system calls with all their memory in pages that another thread has just mapped and filled. The
+// calling thread has never touched them. Under a runtime with address spaces of their own the kernel finds
+// nothing there, unless the runtime maps it before the call. A third thread reads all pages afterwards. A
+// digest of results, errors and memory is compared with a plain run. Results that differ from run to run are
+// left out of it.
 //
 // SEED is a number for other calls. With EACH the digest is printed after each call.
 #include "rule.h"

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use abi::Errno;
-use abi::signatures::signature;
+use abi::signatures::{may_not_return, signature};
 use anyhow::{Result, ensure};
 
 use launch::guest::protocol::Call;
@@ -54,7 +54,7 @@ impl Trace {
         // Calls that do not return are reported before, and again if they fail.
         if let Some(sums) = &mut self.summary {
             let sums = sums.entry(call.number).or_default();
-            sums.calls += u64::from(call.result.is_empty() || !reports_before(call.number));
+            sums.calls += u64::from(call.result.is_empty() || !may_not_return(call.number));
             let error = call.result.first().filter(|&&result| is_error(result));
             error.into_iter().for_each(|&error| *sums.errors.entry(-error).or_default() += 1);
         }
@@ -101,11 +101,6 @@ fn wanted(names: &str) -> Result<Wanted> {
         numbers.extend(entry.map(|entry| u64::from(entry.number)));
     }
     Ok(Wanted::Named(numbers))
-}
-
-/// Returns whether a call is reported before it is made: execve, execveat, exit, exit_group, rt_sigreturn.
-fn reports_before(number: u64) -> bool {
-    matches!(number, 15 | 59 | 60 | 231 | 322)
 }
 
 fn is_error(result: i64) -> bool {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use abi::signatures::signature;
+use abi::signatures::{may_not_return, signature};
 
 use crate::arch::TrapFrame;
 use crate::control;
@@ -11,20 +11,18 @@ use crate::sched;
 
 /// The most bytes of a string that are shown.
 const SHOWN: usize = 256;
-/// Calls that may not return to here: exit, exit_group, execve, execveat, rt_sigreturn.
-const LEAVING: [u64; 5] = [60, 231, 59, 322, 15];
 
 /// Handles the call in `frame` and reports it: before, if it may not return, and otherwise after.
 pub fn dispatch(frame: &mut TrapFrame) {
     let (number, args) = (frame.number(), frame.args());
     // Before the call, which may change the memory.
     let strings = strings(number, &args);
-    if LEAVING.contains(&number) {
+    if may_not_return(number) {
         report(number, &args, &strings, None);
     }
     super::dispatch(frame);
     let result = frame.rax as i64;
-    if !LEAVING.contains(&number) || result < 0 {
+    if !may_not_return(number) || result < 0 {
         report(number, &args, &strings, Some(result));
     }
 }

@@ -170,7 +170,7 @@ impl MountFile {
         Changing(&self.changing)
     }
 
-    /// Notes that a mapping is about to be made that may write.
+    /// Notes a mapping that may write.
     pub fn note_mapped(&self) {
         self.now().while_locked(|| self.is_mapped.store(true, Ordering::SeqCst));
     }
@@ -211,12 +211,12 @@ impl MountFile {
             sched::give_way();
         }
         let written = self.write_alone(own, ends);
-        if written.is_ok() && !ends && own.len() >= LARGE {
+        if written == Ok(true) && !ends && own.len() >= LARGE {
             // Without success they stay.
             let _stay = self.give_back(own);
         }
         self.is_busy.store(false, Ordering::Release);
-        written
+        written.map(drop)
     }
 
     /// Writes the changes back, and gives all pages back. Returns whether there were any.
@@ -227,12 +227,13 @@ impl MountFile {
             sched::give_way();
             return false;
         }
-        let gave = self.write_alone(own, false).and_then(|()| self.give_back(own));
+        let gave = self.write_alone(own, false).and_then(|_| self.give_back(own));
         self.is_busy.store(false, Ordering::Release);
         gave.unwrap_or(false)
     }
 
-    fn write_alone(&self, own: &PageCache, ends: bool) -> Result<(), Errno> {
+    /// Writes the changes back as the one task that does. Returns whether there were any.
+    fn write_alone(&self, own: &PageCache, ends: bool) -> Result<bool, Errno> {
         let mut changes = core::mem::replace(&mut *self.changes.lock(), Changes::NONE);
         if self.is_mapped.swap(false, Ordering::SeqCst) {
             (changes.first, changes.end) = (0, END);
@@ -244,13 +245,13 @@ impl MountFile {
             (changes.first, changes.end) = (changes.first.min(cut / PAGE as u64), END);
         }
         if changes.first >= changes.end {
-            return Ok(());
+            return Ok(false);
         }
         let written = self.write_changes(own, &changes, ends);
         match written.inspect_err(|_| self.changes.lock().add(changes)) {
             // Its names are gone, or about to go: if that fails it is written back later.
-            Err(Errno::ESTALE) => Ok(()),
-            written => written,
+            Err(Errno::ESTALE) => Ok(false),
+            written => written.map(|()| true),
         }
     }
 
