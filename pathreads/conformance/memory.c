@@ -7,7 +7,7 @@
 static void fresh_memory_is_zero(void) {
     long wrong = 0;
     for (int round = 0; round < 3; round++) {
-        for (size_t pages = 1; pages <= 70; pages++) {
+        for (size_t pages = 1; pages <= 272; pages += pages < 70 ? 1 : 6) {
             unsigned char *at = map_pages(pages);
             for (size_t i = 0; i < pages * page; i += 512) wrong += at[i] != 0;
             for (size_t i = round; i < pages * page; i += 512 * (1 + pages % 3)) at[i] = 0xaa;
@@ -464,11 +464,11 @@ static void io_reads_and_writes_pool_memory(void) {
 }
 
 // Random calls on regions of a thread, with a copy of what each page should hold.
-enum { REGIONS = 40, MOST = 80 };
+enum { REGIONS = 40, MOST = 80, LARGE = 260 };
 struct region {
     unsigned char *at;
     size_t pages;
-    unsigned char holds[3 * MOST];
+    unsigned char holds[LARGE];
 };
 
 static unsigned next_random(unsigned *seed) {
@@ -491,7 +491,8 @@ static void write_pages(struct region *region, size_t from, size_t to, unsigned 
 }
 
 static void map_region(struct region *region, unsigned *seed) {
-    region->pages = 1 + next_random(seed) % (next_random(seed) % 4 ? 8 : MOST);
+    unsigned kind = next_random(seed) % 16;
+    region->pages = kind == 0 ? 64 + 16 * (next_random(seed) % 13) : 1 + next_random(seed) % (kind < 4 ? MOST : 8);
     region->at = map_pages(region->pages);
     memset(region->holds, 0, sizeof region->holds);
     check_region(region);

@@ -1,7 +1,8 @@
 //! Blocks: memory that one member alone has mapped, and that is served to it again without a lock.
 //!
-//! Each member (a thread with an address space of its own) has room for [`SLOTS`] blocks of each size from
-//! one page to [`MOST_PAGES`]. A page is left out behind each, so that no two are one mapping of Linux.
+//! Each member (a thread with an address space of its own) has room for [`SLOTS`] blocks of each size: all
+//! numbers of pages to [`SMALL`], and from there multiples of [`STEP`] to [`MOST_PAGES`]. A page is left out
+//! behind each, so that no two are one mapping of Linux.
 //!
 //! | state of a block | memory of the program? | mapped in its member | recorded | changed by |
 //! |---|---|---|---|---|
@@ -26,7 +27,33 @@ use crate::PAGE;
 use crate::record::MOST_MEMBERS;
 
 /// The most pages of a block.
-pub const MOST_PAGES: u64 = 64;
+pub const MOST_PAGES: u64 = 256;
+
+/// Up to this number of pages there is a size for each number.
+pub const SMALL: u64 = 64;
+
+/// The pages between two larger sizes.
+pub const STEP: u64 = 16;
+
+/// The number of sizes.
+pub const SIZES: usize = (SMALL + (MOST_PAGES - SMALL) / STEP) as usize;
+
+/// Returns the number of the size that has these pages, if there is one.
+pub const fn size_number(pages: u64) -> Option<usize> {
+    match pages {
+        1..=SMALL => Some(pages as usize - 1),
+        ..=MOST_PAGES if pages > SMALL && pages.is_multiple_of(STEP) => {
+            Some((SMALL + (pages - SMALL) / STEP) as usize - 1)
+        }
+        _ => None,
+    }
+}
+
+/// Returns the pages of the size with this number.
+pub const fn pages_of(size: usize) -> u64 {
+    let size = size as u64 + 1;
+    if size <= SMALL { size } else { SMALL + (size - SMALL) * STEP }
+}
 
 /// The most blocks of a size and a member.
 pub const SLOTS: usize = 128;
@@ -38,13 +65,13 @@ pub const START: u64 = 0x2000_0000_0000;
 pub const END: u64 = START + MOST_MEMBERS as u64 * PART;
 
 /// The bytes of address space for one size, and for one member.
-const AREA: u64 = 64 << 20;
-const PART: u64 = MOST_PAGES * AREA;
+const AREA: u64 = 256 << 20;
+const PART: u64 = SIZES as u64 * AREA;
 
 const _: () = assert!((MOST_PAGES + 1) * PAGE * SLOTS as u64 <= AREA);
 
 /// The sizes and slots of a member.
-const STATES: usize = MOST_PAGES as usize * SLOTS;
+const STATES: usize = SIZES * SLOTS;
 
 /// The state of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,8 +98,8 @@ impl State {
 pub struct Block {
     /// The number of its member.
     pub member: usize,
-    /// Its size.
-    pub pages: u64,
+    /// The number of its size.
+    pub size: usize,
     /// Its number among those of this size.
     pub slot: usize,
 }
@@ -81,9 +108,9 @@ impl Block {
     /// Returns the block that an address lies in, or behind, where a page is left out.
     pub fn at(address: u64) -> Option<Block> {
         let within = address.checked_sub(START).filter(|_| address < END)?;
-        let pages = within % PART / AREA + 1;
-        let slot = (within % AREA / ((pages + 1) * PAGE)) as usize;
-        (slot < SLOTS).then_some(Block { member: (within / PART) as usize, pages, slot })
+        let size = (within % PART / AREA) as usize;
+        let slot = (within % AREA / ((pages_of(size) + 1) * PAGE)) as usize;
+        (slot < SLOTS).then_some(Block { member: (within / PART) as usize, size, slot })
     }
 
     /// Returns the block that is exactly this range.
@@ -109,18 +136,23 @@ impl Block {
     }
 
     fn stride(self) -> u64 {
-        (self.pages + 1) * PAGE
+        (self.pages() + 1) * PAGE
+    }
+
+    /// Returns its pages.
+    pub fn pages(self) -> u64 {
+        pages_of(self.size)
     }
 
     /// Returns the first address.
     pub fn start(self) -> u64 {
-        let area = START + self.member as u64 * PART + (self.pages - 1) * AREA;
+        let area = START + self.member as u64 * PART + self.size as u64 * AREA;
         area + self.slot as u64 * self.stride()
     }
 
     /// Returns its bytes.
     pub fn length(self) -> u64 {
-        self.pages * PAGE
+        self.pages() * PAGE
     }
 
     /// Returns the address after the last.
@@ -129,7 +161,7 @@ impl Block {
     }
 
     fn index(self) -> usize {
-        (self.pages as usize - 1) * SLOTS + self.slot
+        self.size * SLOTS + self.slot
     }
 }
 
@@ -208,14 +240,14 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    const FIRST: Block = Block { member: 0, pages: 1, slot: 0 };
+    const FIRST: Block = Block { member: 0, size: 0, slot: 0 };
 
     #[test]
     fn each_address_of_a_block_leads_to_it() {
         for member in [0, 1, MOST_MEMBERS - 1] {
-            for pages in 1..=MOST_PAGES {
+            for size in 0..SIZES {
                 for slot in [0, 1, SLOTS - 1] {
-                    let block = Block { member, pages, slot };
+                    let block = Block { member, size, slot };
                     let behind = block.end() + PAGE;
                     assert_eq!([block.start(), block.end() - 1, behind - 1].map(Block::at), [Some(block); 3]);
                     assert_eq!(Block::exactly(block.start(), block.length()), Some(block));
@@ -230,6 +262,17 @@ mod tests {
     }
 
     #[test]
+    fn sizes_are_numbered_in_order() {
+        let sizes: Vec<u64> = (1..=MOST_PAGES + 1).filter(|pages| size_number(*pages).is_some()).collect();
+        assert_eq!(sizes, (0..SIZES).map(pages_of).collect::<Vec<_>>());
+        assert!(sizes.iter().enumerate().all(|(number, pages)| size_number(*pages) == Some(number)));
+        assert_eq!(
+            (sizes[0], sizes[SIZES - 1], size_number(0), size_number(65)),
+            (1, MOST_PAGES, None, None)
+        );
+    }
+
+    #[test]
     fn a_range_touches_its_blocks() {
         let touched = |start, end| Block::touched(start, end).collect::<Vec<_>>();
         let second = Block { slot: 1, ..FIRST };
@@ -238,7 +281,7 @@ mod tests {
         assert_eq!(touched(FIRST.end() - 1, second.start()), [FIRST]);
         assert_eq!(touched(FIRST.end() - 1, second.start() + 1), [FIRST, second]);
         let last = Block { slot: SLOTS - 1, ..FIRST };
-        let next = Block { pages: 2, ..FIRST };
+        let next = Block { size: 1, ..FIRST };
         assert_eq!(touched(last.start(), next.start() + 1), [last, next]);
         assert_eq!(touched(0, START).len() + touched(END, u64::MAX).len(), 0);
         assert_eq!(Block::touched(0, u64::MAX).count(), MOST_MEMBERS * STATES);

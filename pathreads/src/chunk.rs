@@ -25,7 +25,7 @@ pub const STRIDE: u64 = 2 << 20;
 pub const SIZE: u64 = STRIDE - PAGE;
 
 /// The most pages of a block.
-pub const MOST_PAGES: u64 = 64;
+pub const MOST_PAGES: u64 = 256;
 
 const WORDS: usize = 8;
 

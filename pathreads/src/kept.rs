@@ -6,24 +6,21 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::PAGE;
-use crate::block::{MOST_PAGES, SLOTS};
+use crate::block::{SIZES, SLOTS, pages_of};
 
 const WORDS: usize = SLOTS / 64;
 
 /// The slots of each size that are kept, and their bytes. Setting a bit adds to the bytes, and clearing it
 /// subtracts.
 pub struct Kept {
-    slots: [[AtomicU64; WORDS]; MOST_PAGES as usize],
+    slots: [[AtomicU64; WORDS]; SIZES],
     bytes: AtomicU64,
 }
 
 impl Kept {
     /// Creates one without any.
     pub const fn new() -> Self {
-        Kept {
-            slots: [const { [const { AtomicU64::new(0) }; WORDS] }; MOST_PAGES as usize],
-            bytes: AtomicU64::new(0),
-        }
+        Kept { slots: [const { [const { AtomicU64::new(0) }; WORDS] }; SIZES], bytes: AtomicU64::new(0) }
     }
 
     /// Returns the bytes of all that are kept.
@@ -31,17 +28,17 @@ impl Kept {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Notes a slot of a size.
-    pub fn add(&self, pages: u64, slot: usize) {
-        let (word, bit) = (&self.slots[pages as usize - 1][slot / 64], 1 << (slot % 64));
+    /// Notes a slot of the size with this number.
+    pub fn add(&self, size: usize, slot: usize) {
+        let (word, bit) = (&self.slots[size][slot / 64], 1 << (slot % 64));
         if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
-            self.bytes.fetch_add(pages * PAGE, Ordering::Relaxed);
+            self.bytes.fetch_add(pages_of(size) * PAGE, Ordering::Relaxed);
         }
     }
 
-    /// Takes a slot of a size.
-    pub fn take(&self, pages: u64) -> Option<usize> {
-        self.slots[pages as usize - 1].iter().enumerate().find_map(|(index, word)| {
+    /// Takes a slot of the size with this number.
+    pub fn take(&self, size: usize) -> Option<usize> {
+        self.slots[size].iter().enumerate().find_map(|(index, word)| {
             loop {
                 let bits = word.load(Ordering::Relaxed);
                 if bits == 0 {
@@ -50,7 +47,7 @@ impl Kept {
                 let bit = bits.trailing_zeros() as usize;
                 // A handler may have taken it.
                 if word.fetch_and(!(1 << bit), Ordering::Relaxed) >> bit & 1 != 0 {
-                    self.subtract(pages * PAGE);
+                    self.subtract(pages_of(size) * PAGE);
                     return Some(index * 64 + bit);
                 }
             }
@@ -83,21 +80,21 @@ mod tests {
     #[test]
     fn slots_are_taken_once() {
         let kept = Kept::new();
-        kept.add(2, 0);
-        kept.add(2, SLOTS - 1);
-        kept.add(3, 5);
+        kept.add(1, 0);
+        kept.add(1, SLOTS - 1);
+        kept.add(2, 5);
         assert_eq!(kept.bytes(), 7 * PAGE);
-        assert_eq!([kept.take(2), kept.take(2), kept.take(2)], [Some(0), Some(SLOTS - 1), None]);
-        assert_eq!((kept.bytes(), kept.take(3), kept.bytes()), (3 * PAGE, Some(5), 0));
+        assert_eq!([kept.take(1), kept.take(1), kept.take(1)], [Some(0), Some(SLOTS - 1), None]);
+        assert_eq!((kept.bytes(), kept.take(2), kept.bytes()), (3 * PAGE, Some(5), 0));
     }
 
     /// Another member has made the block ordinary meanwhile, and its own has mapped the place again.
     #[test]
     fn a_block_that_is_kept_again_counts_once() {
         let kept = Kept::new();
-        (0..1000).for_each(|_| kept.add(64, 7));
+        (0..1000).for_each(|_| kept.add(63, 7));
         assert_eq!(kept.bytes(), 64 * PAGE);
-        assert_eq!((kept.take(64), kept.bytes()), (Some(7), 0));
+        assert_eq!((kept.take(63), kept.bytes()), (Some(7), 0));
     }
 
     #[test]

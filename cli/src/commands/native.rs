@@ -29,8 +29,8 @@ have rights of their own (set-user-ID, capabilities), cannot be read, or are not
 pub struct Arguments {
     /// Serve small mappings from a pool in the process (the default)
     ///
-    /// Anonymous private mappings of 4 KiB to 256 KiB that name no address come from the pool, and munmap
-    /// gives them back to it. Unmapped memory stays accessible for a while: at most 4 MiB for each CPU, and
+    /// Anonymous private mappings of 4 KiB to 1 MiB that name no address come from the pool, and munmap gives
+    /// them back to it. Unmapped memory stays accessible for a while: at most 4 MiB for each CPU, and
     /// a tenth of a second or until the next call of the pool.
     #[arg(long)]
     pool: bool,

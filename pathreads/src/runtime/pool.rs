@@ -1,9 +1,11 @@
 //! The pool: small anonymous private mappings without the kernel.
 //!
-//! `mmap` of 4 KiB to 256 KiB that names no address gets a block of a chunk, and `munmap` of exactly
+//! `mmap` of 4 KiB to 1 MiB that names no address gets a block of a chunk, and `munmap` of exactly
 //! that block gives it back. Both touch only the chunk and the counters of a CPU. All else goes to the
-//! kernel. A call that names pool memory in any other way first makes the blocks in its range the
-//! kernel's ([`settle`]): then the kernel's mappings are what the program was promised, and the call
+//! kernel. So do mappings of more than 256 KiB that stay, because the kernel may make huge pages of
+//! neighbours: there is one chunk of such blocks for each that the program has unmapped
+//! ([`LARGE_UNMAPPED`]). A call that names pool memory in any other way first makes the blocks in its range
+//! the kernel's ([`settle`]): then the kernel's mappings are what the program was promised, and the call
 //! does to them what it always does.
 //!
 //! Freed blocks stay accessible for a while. For each CPU these are at most [`LAZY_BYTES`]. A call of
@@ -54,6 +56,13 @@ const EARLY_MAPPINGS: u32 = 16;
 
 /// The number of these, and of all that were asked for before the pool had addresses.
 static EARLY: AtomicU32 = AtomicU32::new(0);
+
+/// The most pages of a block that the pool has whatever the program does. Larger ones are for programs that
+/// unmap such memory and map it again.
+const SMALL: u64 = 64;
+
+/// The number of larger mappings that the program has unmapped, less the chunks of larger blocks.
+static LARGE_UNMAPPED: AtomicU32 = AtomicU32::new(0);
 
 /// Whether mappings may come from the pool.
 static IS_ON: AtomicBool = AtomicBool::new(false);
@@ -185,6 +194,10 @@ fn find(cpu: usize, pages: u64) -> Option<(usize, usize, Content)> {
 
 /// Begins a chunk, and takes its first block.
 fn grow(cpu: usize, pages: u64) -> Option<(usize, usize, Content)> {
+    if pages > SMALL {
+        let less = |count: u32| count.checked_sub(1);
+        LARGE_UNMAPPED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok()?;
+    }
     let base = reserve()?;
     let number = COUNT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
         ((count as usize) < CHUNKS).then_some(count + 1)
@@ -234,13 +247,23 @@ fn map_zeroes(at: u64, length: u64) -> sys::Result {
     unsafe { sys::mmap(at, length, PROT_READ | PROT_WRITE, flags, NO_FILE, 0) }
 }
 
-/// Makes a block zero. Of a large one only the pages in memory are written to. Those that are not may have
-/// been swapped out, so they are dropped.
+/// Makes a block zero, part by part: the stack is the program's, and may be small.
 fn clear(at: u64, pages: u64) {
     if pages <= CLEARED_WHOLE {
         return clear_pages(at, pages);
     }
-    let mut present = [0_u8; MOST_PAGES as usize];
+    for first in (0..pages).step_by(ASKED_AT_ONCE) {
+        clear_part(at + first * PAGE, (pages - first).min(ASKED_AT_ONCE as u64));
+    }
+}
+
+/// The most pages of which the kernel is asked at once whether they are in memory.
+const ASKED_AT_ONCE: usize = 64;
+
+/// Makes a part of a block zero. Only the pages in memory are written to. Those that are not may have been
+/// swapped out, so they are dropped.
+fn clear_part(at: u64, pages: u64) {
+    let mut present = [0_u8; ASKED_AT_ONCE];
     if harmless!(nr::MINCORE, at, pages * PAGE, present.as_mut_ptr() as u64).is_err() {
         return clear_pages(at, pages);
     }
@@ -285,6 +308,9 @@ pub enum Unmapped {
 pub fn unmap(at: u64, length: u64) -> Unmapped {
     let length = page_end(length);
     let Some((number, block)) = block_of(at, length) else {
+        if (SMALL + 1..=MOST_PAGES).contains(&(length / PAGE)) {
+            LARGE_UNMAPPED.fetch_add(1, Ordering::Relaxed);
+        }
         settle(at, length);
         return Unmapped::Kernels;
     };

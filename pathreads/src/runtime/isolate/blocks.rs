@@ -8,7 +8,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
-use pathreads::block::{Block, MOST_PAGES, SLOTS, START, State, part};
+use pathreads::block::{Block, MOST_PAGES, SIZES, SLOTS, START, State, part, size_number};
 use pathreads::kept::Kept;
 use pathreads::record::{MOST_MEMBERS, Record, Region};
 use pathreads::{PAGE, page_end};
@@ -32,7 +32,7 @@ const LOOKED_AT: usize = 4;
 static KEPT: Kept = Kept::new();
 
 /// The slot of each size to look at next for a new block.
-static NEXT: [AtomicU32; MOST_PAGES as usize] = [const { AtomicU32::new(0) }; MOST_PAGES as usize];
+static NEXT: [AtomicU32; SIZES] = [const { AtomicU32::new(0) }; SIZES];
 
 /// The counts of used blocks of all members when this one had everything mapped.
 static SEEN: [AtomicU32; MOST_MEMBERS] = [const { AtomicU32::new(0) }; MOST_MEMBERS];
@@ -55,20 +55,21 @@ pub fn serve(frame: &Frame) -> Option<u64> {
     }
 }
 
-/// Returns the pages of a block for a mapping, if it is small and plain, and memory is not limited.
-fn pages_for([address, length, rights, flags, _, offset]: [u64; 6]) -> Option<u64> {
+/// Returns the number of the size of a block for a mapping, if it is small and plain, and memory is not
+/// limited.
+fn size_for([address, length, rights, flags, _, offset]: [u64; 6]) -> Option<usize> {
     let is_plain = dispatch::is_for_pool(address, rights, flags, offset);
     let is_unlimited = control().data_limit.load(Ordering::Relaxed) == u64::MAX
         && !control().pages_are_held.load(Ordering::Relaxed);
     let is_small = (1..=MOST_PAGES * PAGE).contains(&length);
-    (is_plain && is_unlimited && is_small).then(|| page_end(length) / PAGE)
+    (is_plain && is_unlimited && is_small).then(|| size_number(page_end(length) / PAGE))?
 }
 
 /// Maps memory, if it is plain and this member has kept a block of this size.
 #[inline(never)]
 fn map(arguments: [u64; 6]) -> Option<u64> {
-    let pages = pages_for(arguments)?;
-    while let Some(block) = take(pages) {
+    let size = size_for(arguments)?;
+    while let Some(block) = take(size) {
         let blocks = &control().blocks;
         if !blocks.change(block, State::Kept, State::Busy) {
             continue;
@@ -122,12 +123,12 @@ fn unmap(at: u64, length: u64) -> bool {
 
 /// Notes a block that is kept.
 fn keep(block: Block) {
-    KEPT.add(block.pages, block.slot);
+    KEPT.add(block.size, block.slot);
 }
 
 /// Takes a block of those that are kept.
-fn take(pages: u64) -> Option<Block> {
-    KEPT.take(pages).map(|slot| Block { member: me(), pages, slot })
+fn take(size: usize) -> Option<Block> {
+    KEPT.take(size).map(|slot| Block { member: me(), size, slot })
 }
 
 fn protect(block: Block, rights: u64) -> Result {
@@ -150,7 +151,7 @@ fn restore(block: Block) {
 /// ordinary meanwhile, and have mapped other memory there, which this one has not mapped.
 #[inline(never)]
 fn clear(block: Block) -> bool {
-    if block.pages <= CLEARED_WHOLE {
+    if block.pages() <= CLEARED_WHOLE {
         return user::clear(block.start(), block.length());
     }
     if IS_ASKED.swap(true, Ordering::Relaxed) {
@@ -173,8 +174,9 @@ static IS_ASKED: AtomicBool = AtomicBool::new(false);
 fn clear_present(block: Block) -> bool {
     let is_present = |page: u64| PRESENT[page as usize].load(Ordering::Relaxed) & 1 != 0;
     let (mut page, mut is_clear) = (0, true);
-    while is_clear && page < block.pages {
-        let run = (page..block.pages).take_while(|next| is_present(*next) == is_present(page)).count() as u64;
+    while is_clear && page < block.pages() {
+        let run =
+            (page..block.pages()).take_while(|next| is_present(*next) == is_present(page)).count() as u64;
         let at = block.start() + page * PAGE;
         is_clear = match is_present(page) {
             true => user::clear(at, run * PAGE),
@@ -194,10 +196,10 @@ fn drop_pages(at: u64, length: u64) -> bool {
 
 /// Finds a place for a new block, for a mapping of plain memory.
 pub fn place(record: &Record, arguments: [u64; 6]) -> Option<Block> {
-    let pages = pages_for(arguments)?;
-    let next = &NEXT[pages as usize - 1];
+    let size = size_for(arguments)?;
+    let next = &NEXT[size];
     let first = next.load(Ordering::Relaxed) as usize;
-    let slots = (first..first + LOOKED_AT).map(|slot| Block { member: me(), pages, slot: slot % SLOTS });
+    let slots = (first..first + LOOKED_AT).map(|slot| Block { member: me(), size, slot: slot % SLOTS });
     next.store(((first + 1) % SLOTS) as u32, Ordering::Relaxed);
     // The page behind may be a mapping that the program has placed.
     slots.into_iter().find(|block| record.is_free(block.start() - PAGE, block.end() + PAGE))
