@@ -459,6 +459,9 @@ static void calls_need_little_stack(void) {
     long at = call_on(stack, SYS_mmap, 0, 20 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
     SAY("%d ", at > 0);
     SAY("%ld ", call_on(stack, SYS_munmap, at, 20 * page, 0, 0));
+    unsigned long action[4] = {(unsigned long)count_signal, 0x04000000, 0, 0}, set = 0;
+    SAY("%ld ", call_on(stack, SYS_rt_sigaction, SIGUSR1, (long)action, 0, 8));
+    SAY("%ld ", call_on(stack, SYS_rt_sigprocmask, SIG_SETMASK, (long)&set, 0, 8));
     SAY("%ld\n", call_on(stack, SYS_execve, 8, 0, 0, 0));
     fflush(stdout);
     for (int i = 0; i < 20; i++) {

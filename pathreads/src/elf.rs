@@ -9,6 +9,8 @@ pub const HEAD: usize = 4096;
 pub const PT_LOAD: u32 = 1;
 /// The path of the program's interpreter.
 pub const PT_INTERP: u32 = 3;
+/// A segment of notes.
+pub const PT_NOTE: u32 = 4;
 /// The program headers themselves.
 pub const PT_PHDR: u32 = 6;
 /// The index of the unwind information.
@@ -140,6 +142,23 @@ impl<'a> Headers<'a> {
     }
 }
 
+/// Returns whether notes have the one of Go's linker, which names its owner "Go" (`.note.go.buildid`).
+pub fn has_go_note(notes: &[u8]) -> bool {
+    const OWNER: [u8; 4] = *b"Go\0\0";
+    const HEAD: u64 = 12;
+    let mut at = 0;
+    while let (Some(owner), Some(content), Some(kind)) =
+        (u32_at(notes, at), u32_at(notes, at + 4), u32_at(notes, at + 8))
+    {
+        if (owner, kind) == (4, 4) && crate::bytes(notes, at + HEAD) == Some(OWNER) {
+            return true;
+        }
+        let padded = |length: u32| u64::from(length).next_multiple_of(4);
+        at += HEAD + padded(owner) + padded(content);
+    }
+    false
+}
+
 /// The first line of a script: the interpreter and its argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Script<'a> {
@@ -193,6 +212,24 @@ mod tests {
             assert!(Headers::parse(&head).is_none(), "byte {at}");
         }
         assert!(Headers::parse(&file[..63]).is_none());
+    }
+
+    #[test]
+    fn notes_name_their_owner() {
+        let note = |owner: &[u8; 4], content: &[u8]| {
+            let mut bytes = std::vec::Vec::new();
+            for word in [4, content.len() as u32, 4] {
+                bytes.extend(word.to_le_bytes());
+            }
+            bytes.extend(owner);
+            bytes.extend(content);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            bytes
+        };
+        let (gnu, go) = (note(b"GNU\0", b"12345"), note(b"Go\0\0", b"identity"));
+        let both = [&gnu[..], &go].concat();
+        assert!(has_go_note(&go) && has_go_note(&both) && !has_go_note(&gnu) && !has_go_note(&[]));
+        assert!(!has_go_note(&both[..gnu.len() + 15]) && !has_go_note(&[0xff; 64]));
     }
 
     #[test]

@@ -32,6 +32,9 @@ const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// `mov $15, %rax`, and its 32-bit form.
 const SIGRETURN: [&[u8]; 2] = [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0], &[0xb8, 15, 0, 0, 0]];
 
+/// `mov $60, %eax`.
+const EXIT: [u8; 5] = [0xb8, 60, 0, 0, 0];
+
 /// A system call, in offsets of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
@@ -75,6 +78,11 @@ impl<'a> Code<'a> {
     pub fn sites(self) -> impl Iterator<Item = Site> + use<'a> {
         let mut sweep = Sweep::default();
         self.candidates().filter_map(move |call| self.site(call, &mut sweep))
+    }
+
+    /// Returns whether a call ends a thread: its number is set right before it.
+    pub fn is_exit(self, site: &Site) -> bool {
+        self.file[..site.call as usize].ends_with(&EXIT)
     }
 
     /// Returns the number of bytes.

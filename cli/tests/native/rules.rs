@@ -17,10 +17,9 @@ fn compile(name: &str, folder: &Path, linkage: &[&str]) -> PathBuf {
 }
 
 /// Rules that do not hold with `--isolate`, and why.
-const NOT_ISOLATED: [(&str, &str); 6] = [
+const NOT_ISOLATED: [(&str, &str); 5] = [
     ("a_filter_sees_the_programs_calls_only", "filters are refused by name"),
     ("clone_shares_as_it_is_told", "processes that share memory are refused by name"),
-    ("any_thread_may_wait", "a child is that of the thread that made it"),
     ("descriptors_are_kept_and_closed", "the list of descriptors shows the runtime's"),
     ("a_handler_sees_where_a_read_waits", "the list of mappings names no files"),
     ("a_handler_sees_where_ppoll_waits", "the list of mappings names no files"),
@@ -112,8 +111,18 @@ fn buffers() {
 }
 
 #[test]
+fn children() {
+    compare("children", &[]);
+}
+
+#[test]
 fn threads_linked_statically() {
     compare("threads", &["-static"]);
+}
+
+#[test]
+fn children_linked_statically() {
+    compare("children", &["-static"]);
 }
 
 #[test]

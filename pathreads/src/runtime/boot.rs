@@ -5,7 +5,9 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use abi::Errno;
-use pathreads::elf::{HEAD, Headers, PHENT, PT_GNU_STACK, PT_INTERP, SCRIPT_HEAD, Script};
+use pathreads::elf::{
+    self, HEAD, Headers, PHENT, PT_GNU_STACK, PT_INTERP, PT_NOTE, SCRIPT_HEAD, Script, Segment,
+};
 use pathreads::page_start;
 
 use crate::sys::{self, Result, harmless, nr};
@@ -204,6 +206,7 @@ struct Loaded {
     own_entry: u64,
     executable_stack: bool,
     has_vdso: bool,
+    is_go: bool,
 }
 
 /// Loads the program and enters it.
@@ -235,6 +238,9 @@ pub extern "C" fn boot(stack: *const u64) -> ! {
     sys::close(file);
     if let Some(vdso) = start.auxiliary_value(AT_SYSINFO_EHDR) {
         loaded.has_vdso = patch::add_vdso(vdso);
+    }
+    if loaded.is_go && isolate::is_on() {
+        crate::stack::handle_calls_apart();
     }
     if loaded.executable_stack {
         make_executable(stack as u64);
@@ -428,6 +434,7 @@ fn load(file: u64) -> Result<Loaded> {
         phnum: headers.count,
         base: 0,
         has_vdso: true,
+        is_go: headers.segments().any(|segment| segment.kind == PT_NOTE && has_go_note(file, segment)),
         executable_stack: headers.find(PT_GNU_STACK).is_some_and(|stack| stack.flags & 1 != 0),
     };
     if let Some(interpreter) = headers.find(PT_INTERP) {
@@ -437,6 +444,14 @@ fn load(file: u64) -> Result<Loaded> {
         (loaded.base, loaded.entry) = load_interpreter(path.as_ptr() as u64)?;
     }
     Ok(loaded)
+}
+
+/// Returns whether the linker of Go has left its note in a segment.
+fn has_go_note(file: u64, segment: Segment) -> bool {
+    let mut notes = [0; 512];
+    let length = notes.len().min(segment.file_size as usize);
+    sys::read_at(file, &mut notes[..length], segment.offset)
+        .is_ok_and(|length| elf::has_go_note(&notes[..length]))
 }
 
 fn load_interpreter(path: u64) -> Result<(u64, u64)> {

@@ -195,12 +195,20 @@ fn end_preparation(context: &mut Context, prepared: u64) {
 /// the handler's signal interrupts it, as it would without the request.
 fn result_of(context: &Context, frame: &Frame, signal: u64) -> Option<u64> {
     const EINTR: u64 = -4_i64 as u64;
+    // The kernel leaves the place after a call in rcx.
+    let was_made = context.rip == address(&perform_call) && context.rcx == address(&performed);
+    if frame.again != 0 {
+        let is_interrupted = match context.rip >= address(&performed) {
+            true => context.rax == EINTR,
+            false => was_made && !sigaction::restarts(signal),
+        };
+        return is_interrupted.then_some(EINTR);
+    }
     if context.rip >= address(&performed) {
         return Some(context.rax);
     }
     let is_again = frame.rax == EINTR;
-    // The kernel leaves the place after a call in rcx. It makes futex calls of some kinds again in any case.
-    let was_made = context.rip == address(&perform_call) && context.rcx == address(&performed);
+    // It makes futex calls of some kinds again in any case.
     let is_interrupted = was_made && frame.call[0] != nr::FUTEX && !sigaction::restarts(signal);
     (isolate::is_on() && (is_again || is_interrupted)).then_some(EINTR)
 }
@@ -217,7 +225,9 @@ fn in_slot(context: &mut Context) {
 
 /// Restores the registers from a frame, as they are before the call, or after it with its result.
 fn restore(context: &mut Context, frame: &Frame, result: Option<u64>) {
-    let Frame { rbx, rbp, r12, r13, r14, r15, rdi, rsi, rdx, r10, r8, r9, rax, rip, rsp, .. } = *frame;
+    let Frame { rbx, rbp, r12, r13, r14, r15, rdi, rsi, rdx, r10, r8, r9, rip, rsp, again, .. } = *frame;
+    // Its result may be that of another call, which was performed before it is handled again.
+    let rax = if again != 0 { again } else { frame.rax };
     *context = Context {
         head: context.head,
         flags_and_segments: context.flags_and_segments,

@@ -149,7 +149,7 @@ fn handle_call(frame: &mut Frame) -> Then {
         nr::SETRLIMIT if limits_memory(a) => pool::switch_off(),
         nr::PRLIMIT64 if limits_memory(b) && c != 0 => pool::switch_off(),
         nr::EXIT_GROUP => boot::at_exit(),
-        nr::SIGACTION => return sigaction::set(frame),
+        nr::SIGACTION => return stack::with(frame, sigaction::set),
         nr::SIGPROCMASK => {
             isolate::faults::note_mask(frame);
             if b != 0 {

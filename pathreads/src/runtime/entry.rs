@@ -11,7 +11,8 @@
 //! `slow_entry` saves the registers in a [`Frame`] on the program's stack and calls `dispatch::handle`.
 //! That sets the result, or leaves a call to be performed, or has the slot make the program's own. The
 //! call is performed here and not in Rust, so that a signal that interrupts it is shown the program's
-//! registers (`context`).
+//! registers (`context`). Under `--isolate` the frame of a Go program lies on a stack of the runtime
+//! (`stack`).
 //!
 //! Faults that were sent while Rust code ran are sent again here, on the way out (`isolate::faults`).
 
@@ -52,7 +53,9 @@ pub struct Frame {
     /// The call to perform: its number and arguments.
     pub call: [u64; 7],
     /// Memory for what these arguments point to.
-    pub scratch: [u64; 8],
+    pub scratch: [u64; 7],
+    /// The number of a call to handle again when the one that is performed has returned, or 0.
+    pub again: u64,
 }
 
 /// The size of a frame. It keeps the stack aligned.
@@ -120,8 +123,8 @@ unsafe extern "C" {
     pub fn spawn_sharing(frame: *mut Frame, call: *const [u64; 7]) -> !;
     /// Goes on with the program by a frame, which is the stack, as a child does.
     pub fn resume_child(frame: *mut Frame) -> !;
-    /// Makes a thread that watches, on the stack that ends here. Returns the result of `clone`.
-    pub fn spawn_watcher(flags: u64, stack: u64) -> u64;
+    /// Makes a thread that calls a function, on the stack that ends here. Returns the result of `clone`.
+    pub fn spawn_helper(flags: u64, stack: u64, f: extern "C" fn() -> !) -> u64;
     /// Calls a function on the stack that ends here.
     pub fn call_on(stack: u64, f: extern "C" fn(&mut Frame) -> Then, frame: &mut Frame) -> Then;
     /// Goes on with the program by a frame that lies on the program's stack, after unmapping memory.
@@ -143,7 +146,7 @@ pub fn address(symbol: &[u8; 0]) -> u64 {
 global_asm!(
     ".globl start, slow_entry, trap_entry, trap_call, trap_called, before_perform, perform_call, performed, finish",
     ".globl last_jump, sent_at_finish, ways_begin, ways_end",
-    ".globl sigsys_handler, restorer, signal_stubs, deliver_taken, launch, spawn_child, resume_child, spawn_sharing, spawn_watcher, leave_page",
+    ".globl sigsys_handler, restorer, signal_stubs, deliver_taken, launch, spawn_child, resume_child, spawn_sharing, spawn_helper, leave_page",
     ".globl user_copy, user_copying, user_copied, user_clear, user_clearing, user_cleared, call_on, peek_first, peek_second, peeked",
 
     // rt_sigprocmask(SIG_SETMASK, &SET_BEFORE, 0, 8): faults that were sent again come right after it.
@@ -230,8 +233,24 @@ global_asm!(
     "lea rsp, [rsp + {reserved}]",
     "jmp rcx",
 
-    "2: mov r11, rsp",
-    "lea rsp, [rsp - {frame}]",
+    // Calls of a program with small stacks are handled on a stack of their own, unless a handler makes them.
+    "2: cmp byte ptr [{has_call_stack}], 0",
+    "je 4f",
+    "cmp rsp, [{of_signals}]",
+    "jbe 1f",
+    "cmp rsp, [{of_signals} + 8]",
+    "jbe 4f",
+    "1: lea r11, [{call_stack}]",
+    "cmp rsp, r11",
+    "jb 3f",
+    "lea r11, [{call_stack} + {call_stack_size}]",
+    "cmp rsp, r11",
+    "jbe 4f",
+    "3: mov r11, rsp",
+    "lea rsp, [{call_stack} + {call_stack_size}]",
+    "jmp 5f",
+    "4: mov r11, rsp",
+    "5: lea rsp, [rsp - {frame}]",
     "and rsp, -16",
     "mov [rsp + {rbx}], rbx", "mov [rsp + {rbp}], rbp", "mov [rsp + {r12}], r12", "mov [rsp + {r13}], r13",
     "mov [rsp + {r14}], r14", "mov [rsp + {r15}], r15", "mov [rsp + {rdi}], rdi", "mov [rsp + {rsi}], rsi",
@@ -242,6 +261,8 @@ global_asm!(
     "lea rcx, [r11 + {reserved}]",
     "mov [rsp + {rsp}], rcx",
     "cld",
+    "handle_again:",
+    "mov qword ptr [rsp + {again}], 0",
     "mov rdi, rsp",
     "call {handle}",
     "test eax, eax",
@@ -273,11 +294,17 @@ global_asm!(
     // A handler of the program goes on elsewhere. So a request of another member interrupted the call. After
     // `close` the descriptor is closed all the same, and its number may be another file's.
     "cmp rax, -4",
-    "jne finish",
+    "jne 5f",
     "cmp byte ptr [{isolated}], 0",
     "je finish",
     "cmp dword ptr [rsp + {call}], {close}",
     "jne perform",
+    // rax stays what a handler that comes here sees: `context::result_of`.
+    "5: mov rcx, [rsp + {again}]",
+    "test rcx, rcx",
+    "jz finish",
+    "mov [rsp + {rax}], rcx",
+    "jmp handle_again",
 
     // Goes on with the program by the frame at rsp.
     "finish:",
@@ -313,7 +340,13 @@ global_asm!(
     "1: mov rcx, [rdx + 168]",
     "mov r11, [rdx + 160]",
     "lea r11, [r11 - {reserved}]",
-    "test dword ptr [rdx + 24], {disarms}",
+    // Go has given its stack away when it ends a thread.
+    "cmp dword ptr [rdx + 144], {exit}",
+    "jne 4f",
+    "cmp byte ptr [{has_call_stack}], 0",
+    "je 4f",
+    "lea r11, [{call_stack} + {call_stack_size} - {reserved}]",
+    "4: test dword ptr [rdx + 24], {disarms}",
     "jnz 5f",
     "test dword ptr [rdx], {has_xstate}",
     "jz 5f",
@@ -417,6 +450,8 @@ global_asm!(
     "push rbp",
     "mov rbp, rsp",
     "mov rsp, rdi",
+    // The place on the stack before, for `stack::left_at`, and room.
+    "push rbp", "push rbp",
     "mov rdi, rdx",
     "call rsi",
     "mov rsp, rbp",
@@ -464,16 +499,17 @@ global_asm!(
     "call {in_parent}",
     "ud2",
 
-    // clone(rdi, rsi), and the watcher in the child.
-    "spawn_watcher:",
+    // clone(rdi, rsi), and the function in the child.
+    "spawn_helper:",
     "mov eax, 56",
+    "mov r9, rdx",
     "xor edx, edx", "xor r10d, r10d", "xor r8d, r8d",
     "syscall",
     "test rax, rax",
     "jz 1f",
     "ret",
     "1: xor ebp, ebp",
-    "call {watch}",
+    "call r9",
     "ud2",
 
     "resume_child:",
@@ -512,6 +548,10 @@ global_asm!(
     numbers = const NUMBERS,
     dispatched = sym crate::patch::DISPATCHED,
     patience = const crate::patch::DISPATCHED_FIRST,
+    has_call_stack = sym crate::stack::IS_FOR_CALLS,
+    call_stack = sym crate::stack::FOR_CALLS,
+    call_stack_size = const crate::stack::FOR_CALLS_SIZE,
+    of_signals = sym crate::isolate::OF_SIGNALS,
     table = sym OF_INTEREST,
     reserved = const RESERVED,
     has_xstate = const UC_FP_XSTATE,
@@ -526,6 +566,7 @@ global_asm!(
     is_programs = const crate::context::IS_PROGRAMS,
     is_fault = const crate::context::IS_FAULT,
     close = const crate::sys::nr::CLOSE,
+    exit = const crate::sys::nr::EXIT,
     frame = const FRAME,
     handle = sym crate::dispatch::handle,
     foreign_sigsys = sym crate::sigaction::foreign_sigsys,
@@ -534,7 +575,6 @@ global_asm!(
     prepared = sym crate::isolate::calls::PREPARED,
     handlers = sym crate::sigaction::HANDLERS,
     isolated = sym crate::isolate::IS_ON,
-    watch = sym crate::isolate::thread::watch,
     in_child = sym crate::spawn::in_child,
     in_parent = sym crate::spawn::in_parent,
     rbx = const offset_of!(Frame, rbx),
@@ -555,4 +595,5 @@ global_asm!(
     mask = const offset_of!(Frame, mask),
     pass = const offset_of!(Frame, pass),
     call = const offset_of!(Frame, call),
+    again = const offset_of!(Frame, again),
 );

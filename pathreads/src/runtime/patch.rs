@@ -24,7 +24,7 @@ use crate::sys::{
     self, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, NO_FILE, PROT_EXEC, PROT_READ,
     PROT_WRITE, Result, harmless, nr,
 };
-use crate::{boot, isolate, spawn, user};
+use crate::{boot, isolate, spawn, stack, user};
 
 /// Executable memory that was mapped from a file.
 #[derive(Clone, Copy)]
@@ -295,7 +295,9 @@ fn with_sites(code: Code<'_>, f: impl FnOnce(&[Site])) {
     let Ok(memory) = sys::map_zeroes(bytes) else { return };
     let sites = memory as *mut Site;
     let mut count = 0;
-    for site in code.sites().take(most) {
+    // Go has given its stack away when it ends a thread, and a slot would write to it.
+    let is_left = |site: &Site| stack::is_apart() && code.is_exit(site);
+    for site in code.sites().filter(|site| !is_left(site)).take(most) {
         // SAFETY: the memory is new, and there are no more sites than it is for.
         unsafe { sites.add(count).write(site) };
         count += 1;

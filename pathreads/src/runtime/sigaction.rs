@@ -115,7 +115,7 @@ pub fn restarts(signal: u64) -> bool {
 }
 
 /// Handles `rt_sigaction`.
-pub fn set(frame: &mut Frame) -> Then {
+pub extern "C" fn set(frame: &mut Frame) -> Then {
     let [signal, new_at, old_at, size, ..] = frame.arguments();
     if size != 8 {
         return Then::Perform;

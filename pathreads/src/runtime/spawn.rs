@@ -22,8 +22,8 @@ use crate::sys::{self, nr};
 use crate::{isolate, patch, pool, sigaction, stack, user};
 
 const CLONE_VM: u64 = 0x100;
+const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_VFORK: u64 = 0x4000;
-const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
 const SIGCHLD: u64 = 17;
 
@@ -101,6 +101,35 @@ impl Clone {
         Ok(Clone { flags: args[0], stack: end, args: Some((args, size)) })
     }
 
+    /// Returns what is asked for, for a child in an address space of its own.
+    fn child(&self, frame: &Frame, stack: u64) -> Result<isolate::fork::Child, Errno> {
+        const SIGNAL: u64 = 0xff;
+        if self.flags & !KNOWN_FLAGS != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let flags = self.flags & !SIGNAL;
+        Ok(match &self.args {
+            Some((args, _)) => isolate::fork::Child {
+                flags: self.flags,
+                signal: args[4],
+                stack,
+                descriptor_at: args[1],
+                childs_word: args[2],
+                parents_word: args[3],
+                local: args[7],
+            },
+            None => isolate::fork::Child {
+                flags,
+                signal: self.flags & SIGNAL,
+                stack,
+                descriptor_at: frame.rdx,
+                childs_word: frame.r10,
+                parents_word: frame.rdx,
+                local: frame.r8,
+            },
+        })
+    }
+
     fn shares_stack(&self) -> bool {
         self.flags & CLONE_VM != 0 && self.stack == 0
     }
@@ -119,20 +148,22 @@ pub extern "C" fn spawn(frame: &mut Frame) -> Then {
         // The parent of a `vfork` goes on from another stack, and would lose its handler's by a request.
         clone.flags &= !(CLONE_VM | CLONE_VFORK);
     }
-    if isolate::is_on() && clone.flags & CLONE_THREAD == 0 {
-        isolate::waiting::note_own_state();
-    }
     if clone.flags & (CLONE_VM | CLONE_VFORK) == CLONE_VM {
         patch::begin_threads();
     }
     frame.scratch[0] = clone.flags;
-    // A signal's frame of the child must not lie over those of a handler of its parent.
-    frame.scratch[5] = u64::from(isolate::is_on() && !isolate::is_signal_stack(frame.rsp));
+    frame.scratch[5] = 0;
     let is_over = clone.flags & CLONE_VFORK != 0;
-    frame.rax = if clone.shares_stack() { share(frame, &clone) } else { separate(frame, clone) };
+    // A child that shares all memory would handle its calls on the stack that its parent stands on.
+    let has_own_space =
+        isolate::is_on() && is_vfork(clone.flags) && (stack::is_apart() || isolate::thread::has_others());
+    frame.rax = match () {
+        () if has_own_space => isolated_vfork(frame, &clone),
+        () if clone.shares_stack() => share(frame, &clone),
+        () => separate(frame, clone),
+    };
     if is_over {
         stack::give_back(frame.rax);
-        forget_child(frame);
     }
     Then::Return
 }
@@ -166,8 +197,8 @@ fn separate(frame: &mut Frame, mut clone: Clone) -> u64 {
     result
 }
 
-/// Flags that only `clone3` has, and those that need more than the words that are passed on.
-const MOST_FLAGS: u64 = !0xffff_ffff | 0x1000 | 0x8_0000_0000;
+/// The flags that `clone` has, and one that only `clone3` has.
+const KNOWN_FLAGS: u64 = 0xffff_ffff | CLONE_CLEAR_SIGHAND;
 
 /// Returns whether a child shares memory while its parent waits.
 fn is_vfork(flags: u64) -> bool {
@@ -179,29 +210,36 @@ fn isolated(frame: &mut Frame, childs: *mut Frame, stack: u64, clone: &Clone) ->
     if is_vfork(clone.flags) {
         return None;
     }
-    let mut thread = isolate::thread::Thread {
-        flags: clone.flags,
-        stack: childs as u64,
-        parents_word: frame.rdx,
-        childs_word: frame.r10,
-        local: frame.r8,
-    };
-    if let Some((args, _)) = &clone.args {
-        (thread.childs_word, thread.parents_word, thread.local) = (args[2], args[3], args[7]);
+    let child = clone.child(frame, stack);
+    if clone.flags & CLONE_VM == 0 {
+        return Some(match child {
+            Ok(child) => {
+                patch::LOCK.lock();
+                let result = isolate::fork::make(frame, &child);
+                patch::LOCK.unlock();
+                result
+            }
+            Err(error) => error.to_result(),
+        });
     }
-    if clone.flags & MOST_FLAGS != 0 {
+    let Ok(isolate::fork::Child { parents_word, childs_word, local, .. }) = child else {
+        return Some(Errno::EINVAL.to_result());
+    };
+    if clone.flags & CLONE_PIDFD != 0 {
         return Some(Errno::EINVAL.to_result());
     }
-    if clone.flags & CLONE_VM != 0 {
-        return Some(isolate::thread::make(&thread, childs));
+    let flags = clone.flags;
+    let thread = isolate::thread::Thread { flags, stack: childs as u64, parents_word, childs_word, local };
+    Some(isolate::thread::make(&thread, childs))
+}
+
+/// Makes a child beside other threads, which shares memory while its parent waits.
+fn isolated_vfork(frame: &mut Frame, clone: &Clone) -> u64 {
+    let stack = if clone.stack == 0 { frame.rsp } else { clone.stack };
+    match clone.child(frame, stack) {
+        Ok(child) => isolate::fork::share(frame, &child),
+        Err(error) => error.to_result(),
     }
-    patch::LOCK.lock();
-    // The signal at the end is one of the flags for `clone`.
-    let signal = clone.args.map_or(0, |(args, _)| args[4]);
-    let words = [thread.parents_word, thread.childs_word];
-    let result = isolate::fork::make(frame, clone.flags | signal, stack, words);
-    patch::LOCK.unlock();
-    Some(result)
 }
 
 /// Begins a child in an address space of its own.
@@ -262,30 +300,25 @@ fn share(frame: &mut Frame, clone: &Clone) -> u64 {
 /// Goes on in the child, on the stack at its frame.
 pub extern "C" fn in_child(frame: &mut Frame) {
     let flags = frame.scratch[0];
-    if isolate::is_on() && !is_vfork(flags) {
+    let is_sharing = frame.scratch[5] == isolate::fork::IS_SHARING_MARK;
+    if is_sharing {
+        isolate::fork::begin_sharing();
+    } else if isolate::is_on() && !is_vfork(flags) {
         begin_isolated(frame, flags);
     }
     if flags & CLONE_VM == 0 {
         patch::begin_process();
+    }
+    if flags & CLONE_VM == 0 || is_sharing {
         stack::give_back_all();
-        // The copy of a lock that was held over the call.
+        // The copy of a lock that was held over the call, or by another thread of the leader.
         patch::LOCK.unlock();
     }
     if flags & CLONE_CLEAR_SIGHAND != 0 {
         sigaction::install();
     }
-    if frame.scratch[5] != 0 && is_vfork(flags) {
-        isolate::begin_child();
-    }
     dispatch_calls();
     frame.rax = 0;
-}
-
-/// Forgets a child of `vfork` that has ended or executed a program.
-fn forget_child(frame: &Frame) {
-    if frame.scratch[5] != 0 {
-        isolate::forget_child();
-    }
 }
 
 /// Goes on in the parent after a call that shared the stack. With `CLONE_VFORK` the child does not use
@@ -298,9 +331,6 @@ pub extern "C" fn in_parent(frame: &mut Frame, result: u64) -> ! {
     // The child's, if it executed a program, and the one that this thread left.
     stack::give_back(result);
     stack::give_back(frame.scratch[2]);
-    if is_over {
-        forget_child(frame);
-    }
     // SAFETY: the memory below the program's stack and red zone is free, as it was at the call. Signals
     // are blocked until the frame's mask is set, by the last that is done before the program goes on.
     unsafe {

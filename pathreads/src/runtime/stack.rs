@@ -5,11 +5,17 @@
 //! program's alternate stack, which may be in use, would overwrite it otherwise: the kernel looks at the
 //! stack pointer to see whether it is.
 //!
+//! Under `--isolate` every call comes to the runtime, and Go leaves no room for that. There each thread is a
+//! process, so it can have one stack for all its calls ([`FOR_CALLS`]), which it enters before anything is
+//! written. A handler that interrupts a call must not use the same memory. Go's handlers have a stack
+//! of their own, and calls stay on that. Other programs' handlers may go on on any stack, and stacks of
+//! threads are large. So only programs of Go have it.
+//!
 //! A child of `vfork` that executes a program never gives its stack back, although its parent has the same
 //! memory. The parent does, by the child's number.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::dispatch::Then;
 use crate::entry::{Frame, call_on};
@@ -29,6 +35,31 @@ static STACK: [Stack; COUNT] = [const { Stack(UnsafeCell::new([0; SIZE])) }; COU
 
 /// The threads that own the stacks. 0 is free.
 static OWNER: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
+
+/// The bytes of the stack for calls.
+pub const FOR_CALLS_SIZE: usize = 64 << 10;
+
+#[repr(align(16))]
+pub struct StackForCalls(#[allow(dead_code)] UnsafeCell<[u8; FOR_CALLS_SIZE]>);
+
+// SAFETY: a process with a stack for calls has one thread that makes any.
+unsafe impl Sync for StackForCalls {}
+
+/// The stack on which calls are handled, if [`IS_FOR_CALLS`].
+pub static FOR_CALLS: StackForCalls = StackForCalls(UnsafeCell::new([0; FOR_CALLS_SIZE]));
+
+/// Whether calls are handled on a stack of their own.
+pub static IS_FOR_CALLS: AtomicU8 = AtomicU8::new(0);
+
+/// Has all calls handled on a stack of their own.
+pub fn handle_calls_apart() {
+    IS_FOR_CALLS.store(1, Ordering::Relaxed);
+}
+
+/// Returns whether calls are handled on a stack of their own.
+pub fn is_apart() -> bool {
+    IS_FOR_CALLS.load(Ordering::Relaxed) != 0
+}
 
 /// Calls `f` on a stack of the runtime with all signals blocked but faults, and notes in the frame which ones
 /// were blocked before. If all stacks are taken, it calls `f` on the program's. Under `--isolate` it does so
@@ -57,6 +88,15 @@ pub fn with(frame: &mut Frame, f: extern "C" fn(&mut Frame) -> Then) -> Then {
     };
     sys::set_mask(frame.mask);
     then
+}
+
+/// Returns where the stack before ends, on a stack of the runtime.
+pub fn left_at() -> Option<u64> {
+    let here = 0_u8;
+    let within = (&raw const here as u64).checked_sub(STACK[0].0.get() as u64)?;
+    let end = STACK.get(within as usize / SIZE)?.0.get() as u64 + SIZE as u64;
+    // SAFETY: `call_on` wrote it to the first word of this stack, which is in use.
+    Some(unsafe { *((end - 8) as *const u64) })
 }
 
 /// Gives back the stacks of a thread that does not use them any more.

@@ -84,6 +84,7 @@ pub mod nr {
     pub const TGKILL: u64 = 234;
     pub const MBIND: u64 = 237;
     pub const SET_MEMPOLICY: u64 = 238;
+    pub const WAITID: u64 = 247;
     pub const ADD_KEY: u64 = 248;
     pub const REQUEST_KEY: u64 = 249;
     pub const KEYCTL: u64 = 250;

@@ -59,7 +59,8 @@ pub fn serve(frame: &Frame) -> Option<u64> {
 /// limited.
 fn size_for([address, length, rights, flags, _, offset]: [u64; 6]) -> Option<usize> {
     let is_plain = dispatch::is_for_pool(address, rights, flags, offset);
-    let is_unlimited = control().data_limit.load(Ordering::Relaxed) == u64::MAX
+    let is_unlimited = !super::fork::is_sharing()
+        && control().data_limit.load(Ordering::Relaxed) == u64::MAX
         && !control().pages_are_held.load(Ordering::Relaxed);
     let is_small = (1..=MOST_PAGES * PAGE).contains(&length);
     (is_plain && is_unlimited && is_small).then(|| size_number(page_end(length) / PAGE))?

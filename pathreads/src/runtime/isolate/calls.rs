@@ -6,6 +6,7 @@
 //! | `futex` | made one of memory that processes share |
 //! | `getpid`, `getppid`, `tgkill` and others with numbers | the program is one process |
 //! | `set_tid_address`, `exit`, `exit_group`, `execve` | `thread` |
+//! | `wait4`, `waitid` | children are the leader's (`wait`) |
 //! | `sigaltstack` | the kernel knows the runtime's stack while the program has none |
 //! | `close`, `dup2`, `close_range` | the runtime's descriptors stay |
 //! | `setrlimit`, `prlimit` | the limit of data is kept here. One of the size of files is refused: memory is a file |
@@ -73,8 +74,10 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
         nr::EXIT_GROUP => return Some(stack::with(frame, thread::exit_all)),
         nr::EXECVE | nr::EXECVEAT => {
             sync();
-            super::end_child();
             return if thread::may_execute() { None } else { Some(stack::with(frame, thread::execute)) };
+        }
+        nr::WAIT4 | nr::WAITID if super::me() != 0 && !super::fork::is_sharing() => {
+            return Some(stack::with(frame, super::wait::handle));
         }
         nr::SIGALTSTACK => exchange_stack(a, b),
         nr::SETSID | nr::SETPGID => {

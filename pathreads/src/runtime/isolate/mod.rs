@@ -21,7 +21,7 @@
 //!    member (release, which pairs with the acquire in [`serve`]) and sends SIGSTKFLT. The member does what
 //!    is asked and clears `pending` (release, which pairs with the acquire in [`request`]). SIGSTKFLT is
 //!    never blocked, so a member that waits for the lock answers too. A call that it interrupted
-//!    is made again (`entry`). For a member that sleeps in `vfork` its child answers, until it executes.
+//!    is made again (`entry`).
 //! 4. *Only the holder of the lock makes requests*, so there is one at a time, and the record does not change
 //!    while members read it to serve.
 //! 5. *A member that has the lock, or waits for it, runs no handler of the program*, which might ask for the
@@ -38,14 +38,14 @@ pub mod blocks;
 pub mod calls;
 pub mod faults;
 pub mod fork;
+pub mod helpers;
 pub mod memory;
 pub mod thread;
+pub mod wait;
 pub mod waiting;
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
-};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 use abi::Errno;
 use pathreads::block::Blocks;
@@ -73,12 +73,14 @@ struct Member {
     thread: AtomicU32,
     /// [`ASKED`] while a request waits for it, [`SERVING`] while it serves.
     pending: AtomicU32,
-    /// A child of `vfork` that can answer for it, because it sleeps until the child ends or executes, or 0.
-    child: AtomicU32,
     /// Whether it is a thread, or waits to be one (`waiting`).
     stage: AtomicU32,
     /// The thread that it becomes.
     next: UnsafeCell<waiting::Next>,
+    /// The work that it asks the leader's process for.
+    job: helpers::Job,
+    /// The end of its child of `vfork`.
+    ending: fork::Ending,
 }
 
 const ASKED: u32 = 1;
@@ -134,6 +136,10 @@ struct Control {
     pages_are_held: AtomicBool,
     /// Whether a thread has changed what Linux keeps for another one: no member waits from then on.
     is_reuse_over: AtomicBool,
+    /// Counts jobs that members ask for. Helpers sleep here.
+    asked: AtomicU32,
+    /// The child that is being made. Written under the lock.
+    making: UnsafeCell<fork::Making>,
     /// The call of a member that executes a program.
     executed: UnsafeCell<entry::Frame>,
     /// Written under the lock, and read by members that are asked.
@@ -330,7 +336,7 @@ fn locked<R>(f: impl FnOnce(&mut Record) -> R) -> R {
 /// Runs `f` with the record, under the lock. The caller has blocked signals: a handler of the program could
 /// not take the lock. The two that cannot be blocked are held back ([`faults`]).
 fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
-    let is_member = !thread::is_watcher();
+    let is_member = !is_helper();
     if is_member {
         IN_RECORD.store(true, Ordering::Relaxed);
     }
@@ -349,6 +355,11 @@ fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
     result
 }
 
+/// Returns whether this is another thread of the leader than the program's.
+fn is_helper() -> bool {
+    thread::is_watcher() || helpers::is_helper()
+}
+
 /// Whether this member has the lock, or waits for it. The watcher does not say so, because the leader's own
 /// thread reads the same word.
 static IN_RECORD: AtomicBool = AtomicBool::new(false);
@@ -362,7 +373,7 @@ fn forget_maker() {
 /// Ends the program by a fault of the processor in a member that has the lock, or waits for it: handling
 /// that would take the lock. Returns whether this is one.
 pub fn fails(signal: i32, code: i32) -> bool {
-    let fails = code > 0 && IN_RECORD.load(Ordering::Relaxed) && !thread::is_watcher();
+    let fails = code > 0 && IN_RECORD.load(Ordering::Relaxed) && !is_helper();
     if fails {
         sigaction::die_of(signal as u64);
     }
@@ -377,8 +388,7 @@ fn prepare_stack() {
     user::read_some((&raw const here as u64).wrapping_sub(pathreads::PAGE), &mut [0]);
 }
 
-/// Takes the lock. A signal of a request interrupts the sleep. A child of `vfork` serves itself, since its
-/// parent gets the signal later.
+/// Takes the lock. A signal of a request interrupts the sleep.
 fn lock() {
     let word = &control().lock;
     // Acquire pairs with the release in `unlock`.
@@ -446,21 +456,18 @@ fn wake(word: &AtomicU32) {
 /// Asks members, and waits for their answers. This member is left out. The lock is held.
 fn request(members: Members, what: Request) {
     let is_there = |member: &usize| control().members[*member].thread.load(Ordering::Relaxed) != 0;
-    let members = members.without(me());
+    // A child of `vfork` acts in its maker's name, and has not what that has mapped.
+    let members = if fork::is_sharing() { members } else { members.without(me()) };
     if members.is_empty() {
         return;
     }
     // SAFETY: the lock is held, and no member is asked.
     unsafe { control().request.get().write(what) };
     for member in members.iter().filter(is_there) {
-        let Member { thread, pending, child, .. } = &control().members[member];
+        let Member { thread, pending, .. } = &control().members[member];
         pending.store(ASKED, Ordering::Release);
-        // Pairs with the fence in `begin_child`: the child is seen here, or it sees that it is asked.
-        fence(Ordering::SeqCst);
-        let tasks = [thread, child].map(|task| u64::from(task.load(Ordering::Relaxed)));
-        for task in tasks.into_iter().filter(|task| *task != 0) {
-            let _ = harmless!(nr::TGKILL, task, task, SIGSTKFLT);
-        }
+        let thread = u64::from(thread.load(Ordering::Relaxed));
+        let _ = harmless!(nr::TGKILL, thread, thread, SIGSTKFLT);
         control().requests.fetch_add(1, Ordering::Relaxed);
     }
     for member in members.iter().filter(is_there) {
@@ -484,6 +491,9 @@ fn others() -> Members {
 
 /// Does what this member is asked to do, if it is.
 fn serve() {
+    if fork::is_sharing() {
+        return;
+    }
     let pending = &control().members[me()].pending;
     if pending.compare_exchange(ASKED, SERVING, Ordering::Acquire, Ordering::Relaxed).is_err() {
         return;
@@ -502,8 +512,7 @@ fn serve() {
                 .filter(|region| region.holders.has(me()))
                 .for_each(protect_here);
         }
-        Request::Act { signal, action } if is_member() => sigaction::set_here(signal, action),
-        Request::Act { signal, action } => note_action(signal, action),
+        Request::Act { signal, action } => sigaction::set_here(signal, action),
         Request::Stop { .. } => {}
         Request::Register => {
             let _ = calls::register();
@@ -519,46 +528,12 @@ fn serve() {
     }
 }
 
-/// Has this child of `vfork` answer for its parent, whose memory it has.
-pub fn begin_child() {
-    control().members[me()].child.store(own_thread(), Ordering::Relaxed);
-    fence(Ordering::SeqCst);
-    serve();
-}
-
-/// Ends that, before the child ends or executes a program, where the signal of a request would be its end.
-fn end_child() {
-    let child = &control().members[me()].child;
-    if child.load(Ordering::Relaxed) == own_thread() {
-        locked(|_| child.store(0, Ordering::Relaxed));
+/// Releases the lock for a child of `vfork` that was killed while it had it.
+fn release_for_child() {
+    if control().holder.load(Ordering::Relaxed) == me() as u32 + 1 {
+        control().holder.store(0, Ordering::Relaxed);
+        unlock();
     }
-}
-
-/// Forgets a child of `vfork`, in its parent, and sets the actions that the child has noted.
-pub fn forget_child() {
-    control().members[me()].child.store(0, Ordering::Relaxed);
-    if NOTED.load(Ordering::Relaxed) == 0 {
-        return;
-    }
-    locked(|_| {
-        let signals = NOTED.swap(0, Ordering::Relaxed);
-        for (index, action) in ACTIONS.iter().enumerate().filter(|(index, _)| signals >> index & 1 != 0) {
-            sigaction::set_here(index as u64 + 1, action.each_ref().map(|word| word.load(Ordering::Relaxed)));
-        }
-    });
-}
-
-/// The actions that a child of `vfork` was asked to set, by signal. It has actions of its own.
-static ACTIONS: [[AtomicU64; 4]; 64] = [const { [const { AtomicU64::new(0) }; 4] }; 64];
-
-/// The set of their signals.
-static NOTED: AtomicU64 = AtomicU64::new(0);
-
-/// Notes an action for the parent of this child of `vfork`, which has the same memory.
-fn note_action(signal: u64, action: [u64; 4]) {
-    let Some(noted) = ACTIONS.get(signal as usize - 1) else { return };
-    noted.iter().zip(action).for_each(|(noted, word)| noted.store(word, Ordering::Relaxed));
-    NOTED.fetch_or(1 << (signal - 1), Ordering::Relaxed);
 }
 
 /// Runs `f`, which copies the program's memory, while all other members are stopped. A copy that is made
@@ -593,7 +568,9 @@ fn take(region: &mut Region) -> Result {
     // A block that was made ordinary for this member was counted as mapped here.
     let mapped = map_here(region).inspect_err(|_| SYNCED.store(NEVER, Ordering::Relaxed))?;
     region.holders = region.holders.with(me());
-    region.current = region.current.with(me());
+    if !fork::is_sharing() {
+        region.current = region.current.with(me());
+    }
     Ok(mapped)
 }
 
@@ -652,8 +629,13 @@ fn map_all() {
         for region in record.all_mut().iter_mut().filter(is_missing) {
             let _ = take(region);
         }
-        SYNCED.store(control().version.load(Ordering::Relaxed), Ordering::Relaxed);
+        note_synced();
     });
+}
+
+/// Notes that this task has all that is recorded.
+fn note_synced() {
+    SYNCED.store(control().version.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
 /// Returns whether this member has all that is recorded, but blocks of other members.
@@ -781,7 +763,7 @@ static SIGNAL_STACK: Stack = Stack(UnsafeCell::new([0; STACK]));
 static HAS_STACK: AtomicU8 = AtomicU8::new(0);
 
 /// The bounds of the stack for signals, of the runtime or of the program.
-static OF_SIGNALS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+pub static OF_SIGNALS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// The runtime's stack, as `sigaltstack` takes it.
 fn own_stack() -> [u64; 3] {
@@ -800,6 +782,22 @@ fn note_stack([start, _, length]: [u64; 3], is_programs: bool) {
     HAS_STACK.store(u8::from(is_programs), Ordering::Relaxed);
     OF_SIGNALS[0].store(start, Ordering::Relaxed);
     OF_SIGNALS[1].store(start.saturating_add(length), Ordering::Relaxed);
+}
+
+/// Returns the program's stack for signals, as `sigaltstack` takes it.
+fn programs_stack() -> Option<[u64; 3]> {
+    const SS_ONSTACK: u64 = 1;
+    let mut stack = [0_u64; 3];
+    let is_programs = HAS_STACK.load(Ordering::Relaxed) != 0;
+    let known = is_programs && harmless!(nr::SIGALTSTACK, 0, stack.as_mut_ptr() as u64).is_ok();
+    stack[1] &= !SS_ONSTACK;
+    known.then_some(stack)
+}
+
+/// Has signals delivered on the program's stack.
+fn take_programs_stack(stack: [u64; 3]) {
+    let _ = harmless!(nr::SIGALTSTACK, stack.as_ptr() as u64, 0);
+    note_stack(stack, true);
 }
 
 /// Returns whether an address of a stack lies on the one for signals. The kernel asks the same.

@@ -23,8 +23,8 @@ use pathreads::record::{MOST_MEMBERS, Record};
 
 use super::waiting::{self, Next};
 use super::{
-    MILLISECOND, blocks, control, faults, is_member, leader, locked, me, own_thread, refuse, touch, wait,
-    wake,
+    MILLISECOND, blocks, control, faults, helpers, is_member, leader, locked, me, own_thread, refuse, touch,
+    wait, wake,
 };
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
@@ -180,7 +180,6 @@ fn make_new(call: &[u64; 7], cleared: u64, frame: *mut Frame) -> u64 {
         };
         CLEARED_NEXT.store(cleared, Ordering::Relaxed);
         control().members[member].pending.store(0, Ordering::Relaxed);
-        control().members[member].child.store(0, Ordering::Relaxed);
         control().members[member].stage.store(waiting::THREAD, Ordering::Relaxed);
         // The child knows its number from its first instruction on, because a request may interrupt any. This
         // member gets none meanwhile, as it holds the lock.
@@ -251,7 +250,6 @@ pub fn leave(record: &mut Record) {
 /// Ends this member's thread, as `exit` does. The member exits, or waits for another thread.
 pub extern "C" fn exit(frame: &mut Frame) -> Then {
     if !is_member() {
-        super::end_child();
         sys::exit(frame.call[1]);
     }
     let word = CLEARED.swap(0, Ordering::Relaxed);
@@ -353,7 +351,6 @@ static PARKED: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::ne
 pub extern "C" fn exit_all(frame: &mut Frame) -> Then {
     let status = frame.call[1];
     if !is_member() {
-        super::end_child();
         sys::exit(status);
     }
     if me() == 0 {
@@ -458,18 +455,24 @@ pub fn is_watcher() -> bool {
     (start..start + STACK as u64).contains(&(&raw const here as u64))
 }
 
-/// Makes the watcher, in the leader, before the first other member. Other members find it.
+const CLONE_VM: u64 = 0x100;
+const CLONE_SIGHAND: u64 = 0x800;
+
+/// The flags for a real thread of the leader.
+pub const HELPER_FLAGS: u64 =
+    CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM;
+
+/// Makes the watcher and the first helper, in the leader, before the first other member. Other members find
+/// them.
 fn begin_watcher() {
-    const CLONE_VM: u64 = 0x100;
-    const CLONE_SIGHAND: u64 = 0x800;
     if me() != 0 || IS_WATCHED.swap(true, Ordering::Relaxed) {
         return;
     }
     let mask = sys::set_mask(u64::MAX);
-    let flags = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM;
     let end = WATCHERS.0.get() as u64 + STACK as u64;
     // SAFETY: the stack is the watcher's, and it stays in the runtime.
-    if unsafe { entry::spawn_watcher(flags, end) } >> 63 != 0 {
+    let is_watched = unsafe { entry::spawn_helper(HELPER_FLAGS, end, watch) } >> 63 == 0;
+    if !is_watched || !helpers::begin() {
         sys::fail(b"no thread for --isolate", 125);
     }
     sys::set_mask(mask);
@@ -478,6 +481,7 @@ fn begin_watcher() {
 /// Begins a process with one thread: a child of `fork`, with a word to clear at its end, or 0.
 pub fn begin_process(cleared: u64) {
     IS_WATCHED.store(false, Ordering::Relaxed);
+    helpers::forget();
     CLEARED.store(cleared, Ordering::Relaxed);
 }
 

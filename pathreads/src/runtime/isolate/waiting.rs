@@ -215,6 +215,14 @@ impl Next {
     pub fn new(frame: *mut Frame, local: u64, cleared: u64, number_at: u64) -> Self {
         Next { frame, local, cleared, number_at, modes: modes() }
     }
+
+    /// Gives this thread the rounding modes and the base of thread-local memory.
+    pub fn set_state(&self) {
+        set_modes(self.modes);
+        if self.local != 0 {
+            let _ = harmless!(nr::ARCH_PRCTL, ARCH_SET_FS, self.local);
+        }
+    }
 }
 
 fn modes() -> [u32; 2] {
@@ -256,10 +264,7 @@ pub fn wait_for_next() -> ! {
 }
 
 fn become_thread(next: Next) -> ! {
-    set_modes(next.modes);
-    if next.local != 0 {
-        let _ = harmless!(nr::ARCH_PRCTL, ARCH_SET_FS, next.local);
-    }
+    next.set_state();
     control().members[me()].stage.store(THREAD, Ordering::Relaxed);
     super::thread::begin_again(next.cleared);
     if next.number_at != 0 {

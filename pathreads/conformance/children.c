@@ -1,0 +1,358 @@
+// Rules of children: any thread makes them, and any thread waits for them.
+#include "rule.h"
+#include <xmmintrin.h>
+
+static int ends[2];
+static volatile sig_atomic_t count;
+
+// Runs a function in another thread, and returns its result.
+static long in_thread(void *(*run)(void *), void *with) {
+    return (long)finish(start(run, with));
+}
+
+static pid_t spawn(const char *command) {
+    pid_t child;
+    char *words[] = {"sh", "-c", (char *)command, NULL};
+    NEED(posix_spawn(&child, "/bin/sh", NULL, NULL, words, NULL) == 0);
+    return child;
+}
+
+static pid_t fork_one(int status) {
+    pid_t child = fork();
+    if (child == 0) _exit(status);
+    return child;
+}
+
+static pid_t vfork_one(int status) {
+    pid_t child = vfork();
+    if (child == 0) _exit(status);
+    return child;
+}
+
+static void *make_one(void *kind) {
+    switch ((intptr_t)kind) {
+    case 0:
+        return (void *)(intptr_t)fork_one(10);
+    case 1:
+        return (void *)(intptr_t)vfork_one(11);
+    case 2:
+        return (void *)(intptr_t)spawn("exit 12");
+    default:
+        return (void *)(intptr_t)spawn("kill -9 $$");
+    }
+}
+
+static void *wait_for_one(void *child) {
+    say_end("a child", (pid_t)(intptr_t)child);
+    return NULL;
+}
+
+static void children_of_a_thread_are_the_processes(void) {
+    for (intptr_t kind = 0; kind < 4; kind++) {
+        say_end("of a thread, for the first", in_thread(make_one, (void *)kind));
+        in_thread(wait_for_one, make_one((void *)kind));
+        in_thread(wait_for_one, (void *)in_thread(make_one, (void *)kind));
+    }
+}
+
+static void *wait_for_all(void *with) {
+    long sum = 0;
+    int status;
+    for (;;) {
+        pid_t child = waitpid(-1, &status, 0);
+        if (child < 0) break;
+        sum += WEXITSTATUS(status);
+    }
+    NEED(errno == ECHILD);
+    return with ? with : (void *)sum;
+}
+
+static void any_child_is_found(void) {
+    for (int i = 0; i < 6; i++) in_thread(make_one, (void *)(intptr_t)(i % 3));
+    SAY("%ld\n", in_thread(wait_for_all, NULL));
+    SAY_CALL(wait(NULL));
+}
+
+// Describes what waitid says.
+static void say_information(int kind, id_t id, int options) {
+    siginfo_t information;
+    memset(&information, 0, sizeof information);
+    int result = waitid(kind, id, &information, options);
+    SAY("%d %d: %d %d %d %d\n", result, result < 0 ? errno : 0, information.si_signo, information.si_code,
+        information.si_status, information.si_pid != 0 && (information.si_pid == (pid_t)id || kind != P_PID));
+}
+
+static void *wait_in_many_ways(void *unused) {
+    pid_t child = spawn("read line; exit 7");
+    (void)unused;
+    NEED(waitpid(child, NULL, WNOHANG) == 0);
+    say_information(P_PID, child, WEXITED | WNOHANG);
+    NEED(kill(child, SIGSTOP) == 0);
+    int status;
+    NEED(waitpid(child, &status, WUNTRACED) == child);
+    SAY("%d %d\n", WIFSTOPPED(status), WSTOPSIG(status));
+    NEED(kill(child, SIGCONT) == 0);
+    say_information(P_PID, child, WCONTINUED);
+    say_information(P_PID, child, WCONTINUED | WNOHANG);
+    NEED(write(ends[1], "\n", 1) == 1);
+    say_information(P_PID, child, WEXITED | WNOWAIT);
+    say_information(P_ALL, 0, WEXITED | WNOWAIT);
+    int descriptor = syscall(SYS_pidfd_open, child, 0);
+    NEED(descriptor >= 0);
+    say_information(P_PIDFD, descriptor, WEXITED | WNOWAIT);
+    say_information(P_PGID, getpgrp(), WEXITED | WNOWAIT);
+    struct rusage usage;
+    memset(&usage, 0, sizeof usage);
+    NEED(wait4(child, &status, 0, &usage) == child);
+    SAY("%d %d\n", WEXITSTATUS(status), usage.ru_maxrss > 0);
+    say_information(P_PID, child, WEXITED);
+    say_information(P_ALL, 0, 0);
+    SAY_CALL(waitpid(-1, NULL, 1 << 20));
+    return NULL;
+}
+
+static void a_thread_waits_in_many_ways(void) {
+    NEED(pipe(ends) == 0 && dup2(ends[0], 0) == 0);
+    in_thread(wait_in_many_ways, NULL);
+}
+
+static void note(int signal) {
+    count += signal == SIGUSR1;
+}
+
+static volatile int interruptions;
+
+static void *wait_and_say(void *child) {
+    int status, result;
+    while ((result = waitpid((pid_t)(intptr_t)child, &status, 0)) < 0 && errno == EINTR) interruptions++;
+    SAY("%d\n", result == (pid_t)(intptr_t)child ? WEXITSTATUS(status) : -errno);
+    return NULL;
+}
+
+static void interrupt_a_wait(int flags) {
+    NEED(pipe(ends) == 0);
+    NEED(sigaction(SIGUSR1, &(struct sigaction){.sa_handler = note, .sa_flags = flags}, NULL) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char byte;
+        NEED(close(ends[1]) == 0 && read(ends[0], &byte, 1) == 1);
+        _exit(5);
+    }
+    count = 0;
+    pthread_t thread = start(wait_and_say, (void *)(intptr_t)child);
+    // A signal may come before the thread waits, and then interrupts nothing.
+    while (count < 3 || (flags == 0 && interruptions < 3)) {
+        NEED(pthread_kill(thread, SIGUSR1) == 0);
+        usleep(2000);
+    }
+    NEED(write(ends[1], "a", 1) == 1);
+    finish(thread);
+    SAY("%d\n", interruptions > 0);
+}
+
+static void a_handler_interrupts_a_wait(void) {
+    interrupt_a_wait(0);
+}
+
+static void a_wait_goes_on_after_a_handler(void) {
+    interrupt_a_wait(SA_RESTART);
+}
+
+static void *spawn_nothing(void *unused) {
+    pid_t child = 0;
+    char *words[] = {"no", NULL};
+    (void)unused;
+    SAY("%d ", posix_spawn(&child, "/no/such/program", NULL, NULL, words, NULL));
+    SAY("%d ", posix_spawnp(&child, "no-such-program", NULL, NULL, words, NULL));
+    SAY("%d ", posix_spawn(&child, "/etc/passwd", NULL, NULL, words, NULL));
+    SAY_CALL(wait(NULL));
+    return NULL;
+}
+
+static void a_program_that_is_missing_is_an_error(void) {
+    in_thread(spawn_nothing, NULL);
+}
+
+// A child of vfork has its parent's memory, and descriptors of its own.
+static void *change_in_vfork(void *at) {
+    unsigned char *memory = at;
+    volatile int local = 1;
+    int file = open("/dev/null", O_RDONLY);
+    pid_t child = vfork();
+    if (child == 0) {
+        memory[0] = 5;
+        local = 2;
+        count = 3;
+        close(file);
+        signal(SIGUSR1, SIG_IGN);
+        memory[page] = getppid() == memory[2 * page];
+        void *own = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        *(unsigned char **)(memory + 3 * page) = own;
+        if (own != MAP_FAILED) *(unsigned char *)own = 77;
+        munmap(memory + 4 * page, page);
+        _exit(9);
+    }
+    say_end("the child", child);
+    unsigned char *own = *(unsigned char **)(memory + 3 * page);
+    struct sigaction action;
+    NEED(sigaction(SIGUSR1, NULL, &action) == 0);
+    SAY("%d %d %d %d %d", memory[0], local, (int)count, fcntl(file, F_GETFD), action.sa_handler == SIG_IGN);
+    SAY(" %d %d\n", *own, madvise(memory + 4 * page, page, MADV_WILLNEED) == 0);
+    return NULL;
+}
+
+static void a_child_of_vfork_has_its_parents_memory(void) {
+    in_thread(change_in_vfork, map_pages(5));
+}
+
+static _Thread_local int own = 1;
+static sigjmp_buf back;
+
+static void jump_back(int signal) {
+    siglongjmp(back, signal);
+}
+
+static void *fork_with_state(void *unused) {
+    (void)unused;
+    own = 2;
+    errno = 33;
+    _MM_SET_ROUNDING_MODE(_MM_ROUND_UP);
+    stack_t stack = {.ss_sp = map_pages(8), .ss_size = 8 * page}, found;
+    NEED(sigaltstack(&stack, NULL) == 0);
+    sigset_t set, before;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR2);
+    NEED(pthread_sigmask(SIG_SETMASK, &set, NULL) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        NEED(sigaltstack(NULL, &found) == 0 && pthread_sigmask(SIG_BLOCK, NULL, &before) == 0);
+        SAY("%d %d %d %d ", own, errno, _MM_GET_ROUNDING_MODE() == _MM_ROUND_UP, found.ss_sp == stack.ss_sp);
+        SAY("%d %d\n", sigismember(&before, SIGUSR2), sigismember(&before, SIGUSR1));
+        NEED(sigaction(SIGSEGV, &(struct sigaction){.sa_handler = jump_back, .sa_flags = SA_ONSTACK}, NULL) == 0);
+        if (sigsetjmp(back, 1) == 0) *(volatile char *)8 = 1;
+        unsigned char *at = map_pages(3);
+        at[page] = own;
+        pthread_t thread = start(make_one, (void *)1);
+        say_end("a child's child", (pid_t)(intptr_t)finish(thread));
+        fflush(stdout);
+        _exit(at[page]);
+    }
+    say_end("the child", child);
+    return NULL;
+}
+
+static void a_child_begins_as_its_thread(void) {
+    fflush(stdout);
+    in_thread(fork_with_state, NULL);
+}
+
+static void fork_in_handler(int signal) {
+    count = fork_one(signal);
+}
+
+static void *fork_on_signal_stack(void *flags) {
+    stack_t stack = {.ss_sp = map_pages(16), .ss_size = 16 * page};
+    NEED(sigaltstack(&stack, NULL) == 0);
+    struct sigaction action = {.sa_handler = fork_in_handler, .sa_flags = (intptr_t)flags};
+    NEED(sigaction(SIGUSR1, &action, NULL) == 0);
+    NEED(raise(SIGUSR1) == 0);
+    say_end("of a handler", count);
+    return NULL;
+}
+
+static void a_handler_may_fork(void) {
+    in_thread(fork_on_signal_stack, (void *)0);
+    in_thread(fork_on_signal_stack, (void *)SA_ONSTACK);
+}
+
+enum { THREADS = 4, CHILDREN = 12 };
+static volatile int are_over;
+
+static void *make_and_wait(void *number) {
+    long sum = 0;
+    for (intptr_t i = 0; i < CHILDREN; i++) {
+        pid_t child = (pid_t)(intptr_t)make_one((void *)((i + (intptr_t)number) % 3));
+        int status;
+        NEED(child > 0 && waitpid(child, &status, 0) == child);
+        sum += WEXITSTATUS(status);
+    }
+    return (void *)sum;
+}
+
+static void *map_until_over(void *unused) {
+    while (!are_over) {
+        unsigned char *at = map_pages(3);
+        memset(at, 1, 3 * page);
+        NEED(mprotect(at, page, PROT_READ) == 0 && munmap(at, 3 * page) == 0);
+    }
+    return unused;
+}
+
+static void threads_make_children_at_once(void) {
+    pthread_t threads[THREADS], other = start(map_until_over, NULL);
+    for (intptr_t i = 0; i < THREADS; i++) threads[i] = start(make_and_wait, (void *)i);
+    long sum = 0;
+    for (int i = 0; i < THREADS; i++) sum += (long)finish(threads[i]);
+    are_over = 1;
+    finish(other);
+    SAY("%ld\n", sum);
+    SAY_CALL(wait(NULL));
+}
+
+// Each child is found by one of the threads that wait for any.
+static void threads_wait_for_any(void) {
+    pid_t keeper = fork();
+    if (keeper == 0) {
+        for (;;) pause();
+    }
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) threads[i] = start(wait_for_all, NULL);
+    for (int i = 0; i < 30; i++) fork_one(1);
+    for (int i = 0; i < 10; i++) in_thread(make_one, (void *)2);
+    NEED(kill(keeper, SIGKILL) == 0);
+    long sum = 0;
+    for (int i = 0; i < THREADS; i++) sum += (long)finish(threads[i]);
+    SAY("%ld\n", sum);
+}
+
+static void children_that_are_ignored_are_not_found(void) {
+    NEED(signal(SIGCHLD, SIG_IGN) != SIG_ERR);
+    for (int i = 0; i < 4; i++) in_thread(make_one, (void *)(intptr_t)i);
+    SAY("%ld\n", in_thread(wait_for_all, NULL));
+}
+
+static void count_one(int signal) {
+    count += signal == SIGCHLD;
+}
+
+static void the_end_of_a_child_is_a_signal(void) {
+    NEED(signal(SIGCHLD, count_one) != SIG_ERR);
+    for (int kind = 0; kind < 3; kind++) {
+        count = 0;
+        pid_t child = in_thread(make_one, (void *)(intptr_t)kind);
+        say_end("a child", child);
+        while (count == 0) sched_yield();
+    }
+    SAY("%d\n", count > 0);
+}
+
+// A thread that waits for ever does not keep others from it, and ends with the process.
+static void a_thread_that_waits_is_cancelled(void) {
+    pid_t keeper = fork();
+    if (keeper == 0) {
+        for (;;) pause();
+    }
+    pthread_t thread = start(wait_for_all, NULL);
+    usleep(20000);
+    NEED(pthread_cancel(thread) == 0);
+    SAY("%d ", finish(thread) == PTHREAD_CANCELED);
+    say_end("another", in_thread(make_one, (void *)0));
+    NEED(kill(keeper, SIGKILL) == 0);
+    in_thread(wait_for_one, (void *)(intptr_t)keeper);
+}
+
+RULES(RULE(children_of_a_thread_are_the_processes), RULE(any_child_is_found), RULE(a_thread_waits_in_many_ways),
+      RULE(a_handler_interrupts_a_wait), RULE(a_wait_goes_on_after_a_handler), RULE(a_program_that_is_missing_is_an_error),
+      RULE(a_child_of_vfork_has_its_parents_memory), RULE(a_child_begins_as_its_thread), RULE(a_handler_may_fork),
+      RULE(threads_make_children_at_once), RULE(threads_wait_for_any), RULE(children_that_are_ignored_are_not_found),
+      RULE(the_end_of_a_child_is_a_signal), RULE(a_thread_that_waits_is_cancelled))

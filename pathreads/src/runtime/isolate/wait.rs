@@ -1,0 +1,153 @@
+//! Waiting for children: all are the leader's, so any thread may wait for any.
+//!
+//! The leader waits by itself. Another member asks a helper for a child that has ended, without waiting. If
+//! there is none, it has a helper watch, and sleeps in a call that its signals interrupt, as they would
+//! interrupt the wait. When it wakes, it handles the call again (`Frame::again`).
+
+use core::sync::atomic::Ordering;
+
+use abi::Errno;
+
+use super::MILLISECOND;
+use super::helpers::{self, INFORMATION, What};
+use crate::dispatch::Then;
+use crate::entry::Frame;
+use crate::sys::{Result, nr};
+use crate::user;
+
+const WNOHANG: u64 = 1;
+const WEXITED: u64 = 4;
+
+/// The options for others than the program's children: those of one thread, and members.
+const NOT_PASSED_ON: u64 = 0xe000_0000;
+
+/// Handles `wait4` and `waitid` of a member that is not the leader.
+pub extern "C" fn handle(frame: &mut Frame) -> Then {
+    match find(frame) {
+        Ok(Some(result)) => frame.rax = result,
+        Ok(None) => return sleep(frame),
+        Err(error) => frame.rax = error.to_result(),
+    }
+    Then::Return
+}
+
+/// Returns the options of a call.
+fn options(call: &[u64; 7]) -> u64 {
+    u64::from(if call[0] == nr::WAIT4 { call[3] } else { call[4] } as u32) & !NOT_PASSED_ON
+}
+
+/// Takes what there is to wait for. Returns `None` if the call has to sleep.
+fn find(frame: &Frame) -> Result<Option<u64>> {
+    let [number, a, b, c, _, e, _] = frame.call;
+    let job = helpers::own_job();
+    job.answer.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    let (information, usage) = (job.answer_at(0), job.answer_at(INFORMATION));
+    let (options, may_sleep) = (options(&frame.call), options(&frame.call) & WNOHANG == 0);
+    let found = if number == nr::WAIT4 {
+        let found = helpers::ask(What::Call([number, a, information, options | WNOHANG, usage, 0, 0]))?;
+        let status = job.answer[0].load(Ordering::Relaxed) as u32;
+        if found != 0 && b != 0 {
+            user::write(b, &status.to_le_bytes())?;
+        }
+        write_usage(frame.call[4], found != 0)?;
+        found
+    } else {
+        helpers::ask(What::Call([number, a, b, information, options | WNOHANG, usage, 0]))?;
+        // The signal, which is 0 if there is nothing.
+        let found = job.answer[0].load(Ordering::Relaxed) as u32;
+        write_information(c, found != 0 || !may_sleep)?;
+        write_usage(e, found != 0)?;
+        return Ok((found != 0 || !may_sleep).then_some(0));
+    };
+    Ok((found != 0 || !may_sleep).then_some(found))
+}
+
+/// Writes the fields of a `siginfo` that `waitid` has.
+fn write_information(at: u64, is_found: bool) -> Result<()> {
+    const BYTES: usize = 28;
+    if at == 0 || !is_found {
+        return Ok(());
+    }
+    let mut bytes = [0; INFORMATION * 8];
+    for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip(&helpers::own_job().answer) {
+        *place = word.load(Ordering::Relaxed).to_le_bytes();
+    }
+    user::write(at, &bytes[..BYTES])
+}
+
+fn write_usage(at: u64, is_found: bool) -> Result<()> {
+    if at == 0 || !is_found {
+        return Ok(());
+    }
+    let words = &helpers::own_job().answer[INFORMATION..];
+    let words: [u64; 18] = core::array::from_fn(|word| words[word].load(Ordering::Relaxed));
+    user::write_words(at, &words)
+}
+
+/// Has the thread sleep until there may be something, and handle the call again.
+fn sleep(frame: &mut Frame) -> Then {
+    const WAIT: u64 = 0;
+    let job = helpers::own_job();
+    let is_watched = watch(&frame.call);
+    let value = job.watch.load(Ordering::Acquire);
+    frame.again = frame.call[0];
+    frame.scratch[..2].copy_from_slice(&[0, 10 * MILLISECOND]);
+    // When no helper can watch, the thread asks again soon.
+    let time = if is_watched { 0 } else { frame.scratch.as_ptr() as u64 };
+    // One that has ended meanwhile is not slept for.
+    let has_ended = is_watched && value & 1 != 0;
+    let word = u64::from(if has_ended { !value } else { value });
+    frame.call = [nr::FUTEX, job.watch.as_ptr() as u64, WAIT, word, time, 0, 0];
+    Then::Perform
+}
+
+/// Has a helper watch, if none does. Returns whether one does.
+fn watch(call: &[u64; 7]) -> bool {
+    let job = helpers::own_job();
+    let [kind, id, options] = watched(call);
+    let value = job.watch.load(Ordering::Acquire);
+    let is_same =
+        [kind, id, options].iter().zip(&job.watched).all(|(new, old)| *new == old.load(Ordering::Relaxed));
+    if value & 1 == 0 && value != 0 && is_same {
+        return true;
+    }
+    let number = value / 2 % (u32::MAX / 2 - 1) + 1;
+    job.watched.iter().zip([kind, id, options]).for_each(|(old, new)| old.store(new, Ordering::Relaxed));
+    job.watch.store(2 * number, Ordering::Relaxed);
+    let asked = helpers::ask(What::Watch { kind, id, options, number });
+    if asked == Err(Errno::EAGAIN) {
+        job.watch.store(2 * number + 1, Ordering::Relaxed);
+    }
+    asked.is_ok()
+}
+
+/// Returns the arguments of the call of `waitid` that returns when this call would.
+fn watched(call: &[u64; 7]) -> [u64; 3] {
+    const ALL: u64 = 0;
+    const ONE: u64 = 1;
+    const GROUP: u64 = 2;
+    let options = options(call);
+    if call[0] == nr::WAITID {
+        return [call[1], call[2], options];
+    }
+    let (kind, id) = match call[1] as i32 {
+        -1 => (ALL, 0),
+        0 => (GROUP, 0),
+        number if number < 0 => (GROUP, u64::from(number.unsigned_abs())),
+        number => (ONE, number as u64),
+    };
+    [kind, id, options | WEXITED]
+}
+
+/// Returns whether a child has ended. It stays what it is.
+pub fn has_ended(child: u64) -> bool {
+    const ONE: u64 = 1;
+    const WNOWAIT: u64 = 0x100_0000;
+    let job = helpers::own_job();
+    job.answer[0].store(0, Ordering::Relaxed);
+    let options = WEXITED | WNOWAIT | WNOHANG;
+    let call = [nr::WAITID, ONE, child, job.answer_at(0), options, 0, 0];
+    let asked = helpers::ask(What::Call(call));
+    // No child: it has ended, and another thread has waited for it, or SIGCHLD is ignored.
+    asked.is_err() || job.answer[0].load(Ordering::Relaxed) as u32 != 0
+}
