@@ -265,6 +265,39 @@ static void a_handler_may_fork(void) {
     in_thread(fork_on_signal_stack, (void *)SA_ONSTACK);
 }
 
+struct apart {
+    volatile int is_done;
+    unsigned char *stack;
+};
+
+static int work_apart(void *with) {
+    struct apart *apart = with;
+    usleep(3000);
+    apart->is_done = 1;
+    return 0;
+}
+
+// Go makes such a child to see what the kernel can do.
+static void *make_without_signal(void *unused) {
+    struct apart apart = {.stack = map_pages(8)};
+    long early = 0;
+    for (int i = 0; i < 20; i++) {
+        apart.is_done = 0;
+        NEED(clone(work_apart, apart.stack + 8 * page, CLONE_VM | CLONE_VFORK, &apart) > 0);
+        early += !apart.is_done;
+    }
+    NEED(munmap(apart.stack, 8 * page) == 0);
+    return unused ? unused : (void *)early;
+}
+
+static void a_child_without_a_signal_is_waited_for(void) {
+    pthread_t threads[6];
+    long early = 0;
+    for (int i = 0; i < 6; i++) threads[i] = start(make_without_signal, NULL);
+    for (int i = 0; i < 6; i++) early += (long)finish(threads[i]);
+    SAY("%ld\n", early);
+}
+
 enum { THREADS = 4, CHILDREN = 12 };
 static volatile int are_over;
 
@@ -354,5 +387,5 @@ static void a_thread_that_waits_is_cancelled(void) {
 RULES(RULE(children_of_a_thread_are_the_processes), RULE(any_child_is_found), RULE(a_thread_waits_in_many_ways),
       RULE(a_handler_interrupts_a_wait), RULE(a_wait_goes_on_after_a_handler), RULE(a_program_that_is_missing_is_an_error),
       RULE(a_child_of_vfork_has_its_parents_memory), RULE(a_child_begins_as_its_thread), RULE(a_handler_may_fork),
-      RULE(threads_make_children_at_once), RULE(threads_wait_for_any), RULE(children_that_are_ignored_are_not_found),
+      RULE(a_child_without_a_signal_is_waited_for), RULE(threads_make_children_at_once), RULE(threads_wait_for_any), RULE(children_that_are_ignored_are_not_found),
       RULE(the_end_of_a_child_is_a_signal), RULE(a_thread_that_waits_is_cancelled))

@@ -15,9 +15,6 @@ fn is_installed(program: &str) -> bool {
     std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
 }
 
-/// Programs that do not always run with `--isolate`: Go crashes there in some runs of a hundred.
-const NOT_ISOLATED: [&str; 1] = ["go"];
-
 /// Runs a shell's line in each way: the shell, and by it all that it starts. The file `sample` lies beside.
 #[allow(clippy::disallowed_macros)] // a test's own words
 fn compare(program: &str, line: &str) {
@@ -31,9 +28,7 @@ fn compare(program: &str, line: &str) {
     assert_eq!(plain.status, Some(0), "{plain:?}");
     assert_eq!(plain, pool, "{program} with the pool");
     assert_eq!(plain, strict, "{program} strictly");
-    if !NOT_ISOLATED.contains(&program) {
-        assert_eq!(plain, run(&["--isolate"], line, folder.path()), "{program} isolated");
-    }
+    assert_eq!(plain, run(&["--isolate"], line, folder.path()), "{program} isolated");
 }
 
 fn run(way: &[&str], line: &str, folder: &Path) -> super::Seen {

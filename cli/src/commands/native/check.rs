@@ -175,9 +175,6 @@ impl Report {
             Mode::Isolate => {
                 self.add_calls_of_isolate(&calls, path);
                 self.add_devices(bytes, path);
-                if file.section_by_name(".go.buildinfo").is_some() {
-                    self.add(Weight::Fails, "Go", "it crashes in some runs, and why is not known", path);
-                }
             }
         }
     }

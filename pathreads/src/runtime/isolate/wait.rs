@@ -143,9 +143,11 @@ fn watched(call: &[u64; 7]) -> [u64; 3] {
 pub fn has_ended(child: u64) -> bool {
     const ONE: u64 = 1;
     const WNOWAIT: u64 = 0x100_0000;
+    // Whatever its signal at the end: Go tries one without.
+    const WALL: u64 = 0x4000_0000;
     let job = helpers::own_job();
     job.answer[0].store(0, Ordering::Relaxed);
-    let options = WEXITED | WNOWAIT | WNOHANG;
+    let options = WEXITED | WNOWAIT | WNOHANG | WALL;
     let call = [nr::WAITID, ONE, child, job.answer_at(0), options, 0, 0];
     let asked = helpers::ask(What::Call(call));
     // No child: it has ended, and another thread has waited for it, or SIGCHLD is ignored.
