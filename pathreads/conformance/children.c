@@ -111,6 +111,29 @@ static void *wait_in_many_ways(void *unused) {
     return NULL;
 }
 
+static void *set_groups(void *unused) {
+    pid_t child = spawn("read line; exit 8");
+    SAY("%d ", setpgid(child, child) == 0 || errno == EACCES);
+    pid_t forked = fork();
+    if (forked == 0) {
+        for (;;) pause();
+    }
+    NEED(setpgid(forked, forked) == 0 && getpgid(forked) == forked);
+    SAY_CALL(setpgid(getpid() + 100000, 0));
+    NEED(kill(-forked, SIGKILL) == 0);
+    int status;
+    NEED(waitpid(-forked, &status, 0) == forked);
+    SAY("%d\n", WTERMSIG(status));
+    NEED(kill(child, SIGKILL) == 0);
+    say_end("the other", child);
+    return unused;
+}
+
+static void a_thread_sets_the_group_of_its_child(void) {
+    NEED(pipe(ends) == 0 && dup2(ends[0], 0) == 0);
+    in_thread(set_groups, NULL);
+}
+
 static void a_thread_waits_in_many_ways(void) {
     NEED(pipe(ends) == 0 && dup2(ends[0], 0) == 0);
     in_thread(wait_in_many_ways, NULL);
@@ -385,6 +408,7 @@ static void a_thread_that_waits_is_cancelled(void) {
 }
 
 RULES(RULE(children_of_a_thread_are_the_processes), RULE(any_child_is_found), RULE(a_thread_waits_in_many_ways),
+      RULE(a_thread_sets_the_group_of_its_child),
       RULE(a_handler_interrupts_a_wait), RULE(a_wait_goes_on_after_a_handler), RULE(a_program_that_is_missing_is_an_error),
       RULE(a_child_of_vfork_has_its_parents_memory), RULE(a_child_begins_as_its_thread), RULE(a_handler_may_fork),
       RULE(a_child_without_a_signal_is_waited_for), RULE(threads_make_children_at_once), RULE(threads_wait_for_any), RULE(children_that_are_ignored_are_not_found),

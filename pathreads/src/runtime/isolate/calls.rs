@@ -7,6 +7,7 @@
 //! | `getpid`, `getppid`, `tgkill` and others with numbers | the program is one process |
 //! | `set_tid_address`, `exit`, `exit_group`, `execve` | `thread` |
 //! | `wait4`, `waitid` | children are the leader's (`wait`) |
+//! | `setpgid` of a child | made by the leader's process |
 //! | `sigaltstack` | the kernel knows the runtime's stack while the program has none |
 //! | `close`, `dup2`, `close_range` | the runtime's descriptors stay |
 //! | `setrlimit`, `prlimit` | the limit of data is kept here. One of the size of files is refused: memory is a file |
@@ -22,7 +23,7 @@ use abi::Errno;
 use pathreads::refused::{self, Refusal};
 use pathreads::{RUNTIME_BASE, pointers};
 
-use super::{HAS_STACK, begin_stack, blocks, locked, memory, refuse, sync, thread, touch, waiting};
+use super::{HAS_STACK, begin_stack, blocks, helpers, locked, memory, refuse, sync, thread, touch, waiting};
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
 use crate::sys::{Result, harmless, nr};
@@ -80,6 +81,11 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
             return Some(stack::with(frame, super::wait::handle));
         }
         nr::SIGALTSTACK => exchange_stack(a, b),
+        nr::SETPGID
+            if super::me() != 0 && a != 0 && !super::fork::is_sharing() && super::member_of(a).is_none() =>
+        {
+            return Some(stack::with(frame, helpers::make_call));
+        }
         nr::SETSID | nr::SETPGID => {
             waiting::note_passed_state();
             return Some(Then::Perform);

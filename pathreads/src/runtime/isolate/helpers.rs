@@ -23,7 +23,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use abi::Errno;
 
 use super::{MILLISECOND, control, me, wait, wake};
-use crate::entry;
+use crate::dispatch::Then;
+use crate::entry::{self, Frame};
 use crate::sys::{self, Result, harmless, nr};
 
 const FREE: u32 = 0;
@@ -111,6 +112,12 @@ fn do_now(job: &Job, what: What) -> Result {
             Ok(0)
         }
     }
+}
+
+/// Handles a call without memory that only the parent of a child may make.
+pub extern "C" fn make_call(frame: &mut Frame) -> Then {
+    frame.rax = ask(What::Call(frame.call)).unwrap_or_else(Errno::to_result);
+    Then::Return
 }
 
 /// The helpers' stacks. They lie in the runtime: the addresses of the program's memory are those of all
