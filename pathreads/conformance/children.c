@@ -321,6 +321,58 @@ static void a_child_without_a_signal_is_waited_for(void) {
     SAY("%ld\n", early);
 }
 
+static int sleep_for_ever(void *unused) {
+    for (;;) pause();
+    return unused != NULL;
+}
+
+static void *kill_one_without_signal(void *unused) {
+    unsigned char *stack = map_pages(8);
+    pid_t child = clone(sleep_for_ever, stack + 8 * page, 0, NULL);
+    NEED(child > 0 && kill(child, SIGKILL) == 0);
+    while (kill(child, 0) == 0 && waitpid(child, NULL, __WALL | WNOHANG) == 0) usleep(1000);
+    return unused;
+}
+
+static void a_child_without_a_signal_may_be_killed(void) {
+    in_thread(kill_one_without_signal, NULL);
+    usleep(50000);
+    SAY("the program goes on\n");
+}
+
+static void *give_rights_up(void *unused) {
+    NEED(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    pid_t child = fork();
+    if (child == 0) _exit(20 + prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
+    say_end("the forked", child);
+    child = vfork();
+    if (child == 0) _exit(20 + prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
+    say_end("the vforked", child);
+    return unused;
+}
+
+static void a_child_has_the_rights_of_its_thread(void) {
+    in_thread(give_rights_up, NULL);
+    say_end("another", in_thread(make_one, (void *)2));
+}
+
+static void *make_in_child(void *unused) {
+    pid_t child = vfork();
+    if (child == 0) {
+        int status = 0;
+        pid_t own = fork();
+        if (own == 0) _exit(6);
+        if (waitpid(own, &status, 0) != own) _exit(99);
+        _exit(WEXITSTATUS(status) + 1);
+    }
+    say_end("the child", child);
+    return unused;
+}
+
+static void a_child_of_vfork_makes_one_of_its_own(void) {
+    in_thread(make_in_child, NULL);
+}
+
 enum { THREADS = 4, CHILDREN = 12 };
 static volatile int are_over;
 
@@ -411,5 +463,6 @@ RULES(RULE(children_of_a_thread_are_the_processes), RULE(any_child_is_found), RU
       RULE(a_thread_sets_the_group_of_its_child),
       RULE(a_handler_interrupts_a_wait), RULE(a_wait_goes_on_after_a_handler), RULE(a_program_that_is_missing_is_an_error),
       RULE(a_child_of_vfork_has_its_parents_memory), RULE(a_child_begins_as_its_thread), RULE(a_handler_may_fork),
-      RULE(a_child_without_a_signal_is_waited_for), RULE(threads_make_children_at_once), RULE(threads_wait_for_any), RULE(children_that_are_ignored_are_not_found),
+      RULE(a_child_without_a_signal_may_be_killed), RULE(a_child_has_the_rights_of_its_thread),
+      RULE(a_child_of_vfork_makes_one_of_its_own), RULE(a_child_without_a_signal_is_waited_for), RULE(threads_make_children_at_once), RULE(threads_wait_for_any), RULE(children_that_are_ignored_are_not_found),
       RULE(the_end_of_a_child_is_a_signal), RULE(a_thread_that_waits_is_cancelled))

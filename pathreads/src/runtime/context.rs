@@ -199,7 +199,7 @@ fn result_of(context: &Context, frame: &Frame, signal: u64) -> Option<u64> {
     let was_made = context.rip == address(&perform_call) && context.rcx == address(&performed);
     if frame.again != 0 {
         let is_interrupted = match context.rip >= address(&performed) {
-            true => context.rax == EINTR,
+            true => context.rax == EINTR && !sigaction::restarts(signal),
             false => was_made && !sigaction::restarts(signal),
         };
         return is_interrupted.then_some(EINTR);

@@ -32,6 +32,9 @@ const PAGES: u64 = 4 * pathreads::PAGE;
 
 /// The words of `struct clone_args`.
 const ARGS: usize = 11;
+const ARGS_SIGNAL: usize = 4;
+const MOST_SIGNALS: u64 = 64;
+const ARGS_SET_TID: usize = 8;
 const ARGS_STACK: usize = 5;
 const ARGS_STACK_SIZE: usize = 6;
 /// The size of its first version.
@@ -108,6 +111,11 @@ impl Clone {
             return Err(Errno::EINVAL);
         }
         let flags = self.flags & !SIGNAL;
+        if let Some((args, _)) = &self.args
+            && (self.flags & SIGNAL != 0 || args[ARGS_SIGNAL] > MOST_SIGNALS || args[ARGS_SET_TID] != 0)
+        {
+            return Err(Errno::EINVAL);
+        }
         Ok(match &self.args {
             Some((args, _)) => isolate::fork::Child {
                 flags: self.flags,
@@ -150,6 +158,13 @@ pub extern "C" fn spawn(frame: &mut Frame) -> Then {
     }
     if clone.flags & (CLONE_VM | CLONE_VFORK) == CLONE_VM {
         patch::begin_threads();
+    }
+    if isolate::fork::is_sharing() && is_vfork(clone.flags) {
+        // It has no child of its own to sleep for: that is its maker's.
+        clone.flags &= !(CLONE_VM | CLONE_VFORK);
+    }
+    if isolate::is_on() && isolate::waiting::makes_own_children() {
+        isolate::waiting::note_own_state();
     }
     frame.scratch[0] = clone.flags;
     frame.scratch[5] = 0;

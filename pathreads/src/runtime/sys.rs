@@ -54,6 +54,10 @@ pub mod nr {
     pub const GETPPID: u64 = 110;
     pub const SETSID: u64 = 112;
     pub const SETREUID: u64 = 113;
+    pub const GETGROUPS: u64 = 115;
+    pub const GETRESUID: u64 = 118;
+    pub const GETRESGID: u64 = 120;
+    pub const GETPGID: u64 = 121;
     pub const SETFSGID: u64 = 123;
     pub const CAPSET: u64 = 126;
     pub const SIGTIMEDWAIT: u64 = 128;

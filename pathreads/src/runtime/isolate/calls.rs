@@ -26,7 +26,7 @@ use pathreads::{RUNTIME_BASE, pointers};
 use super::{HAS_STACK, begin_stack, blocks, helpers, locked, memory, refuse, sync, thread, touch, waiting};
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
-use crate::sys::{Result, harmless, nr};
+use crate::sys::{self, Result, harmless, nr};
 use crate::{stack, user};
 
 /// Does a call, or prepares for it. Returns `None` if it goes on as without `--isolate`.
@@ -77,13 +77,17 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
             sync();
             return if thread::may_execute() { None } else { Some(stack::with(frame, thread::execute)) };
         }
-        nr::WAIT4 | nr::WAITID if super::me() != 0 && !super::fork::is_sharing() => {
+        nr::WAIT4 | nr::WAITID if !helpers::is_alone() => {
             return Some(stack::with(frame, super::wait::handle));
         }
-        nr::SIGALTSTACK => exchange_stack(a, b),
-        nr::SETPGID
-            if super::me() != 0 && a != 0 && !super::fork::is_sharing() && super::member_of(a).is_none() =>
-        {
+        nr::WAIT4 | nr::WAITID if super::me() == 0 && !super::fork::is_sharing() => {
+            super::wait::leave_members(frame);
+            preparing(frame, prepare);
+            return Some(Then::Perform);
+        }
+        // A handler that comes between finds the stack that the kernel uses.
+        nr::SIGALTSTACK => sys::with_signals_blocked(|| exchange_stack(a, b)),
+        nr::SETPGID if a != 0 && !helpers::is_alone() && super::member_of(a).is_none() => {
             return Some(stack::with(frame, helpers::make_call));
         }
         nr::SETSID | nr::SETPGID => {
@@ -175,7 +179,7 @@ fn refused(number: u64, first: u64) -> Option<Errno> {
     let (name, is_meant) = match refused::of(number)? {
         Refusal::Absent => return Some(Errno::ENOSYS),
         Refusal::Named(name) => (name, true),
-        Refusal::WithThreads(name) => (name, thread::has_others()),
+        Refusal::WithThreads(name) => (name, !super::fork::is_sharing() && thread::has_others()),
         Refusal::Sometimes(name) => (name, is_refused(number, first)),
     };
     is_meant.then(|| refuse(name.as_bytes()))
@@ -251,7 +255,9 @@ extern "C" fn set_limit(frame: &mut Frame) -> Then {
     }
     // SAFETY: the call is the program's, and the kernel writes to its memory alone.
     frame.rax = unsafe { crate::sys::raw(frame.call[0], frame.arguments()) };
-    memory::note_limit();
+    if !super::fork::is_sharing() {
+        memory::note_limit();
+    }
     Then::Return
 }
 

@@ -39,6 +39,8 @@ const CLONE_FILES: u64 = 0x400;
 const CLONE_SIGHAND: u64 = 0x800;
 const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_VFORK: u64 = 0x4000;
+const CLONE_PARENT: u64 = 0x8000;
+const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_SETTLS: u64 = 0x8_0000;
 const CLONE_PARENT_SETTID: u64 = 0x10_0000;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
@@ -117,31 +119,45 @@ struct Made {
 
 /// Makes a process with a copy of the program's memory. Returns the result of `clone`.
 pub fn make(frame: &Frame, child: &Child) -> u64 {
+    if child.flags & OF_OTHERS != 0 {
+        return Errno::EINVAL.to_result();
+    }
     if child.flags & (CLONE_VFORK | CLONE_FILES) != 0 {
         return refuse(b"a child that shares files or is waited for, and has a copy of the memory")
             .to_result();
     }
     let mut making = describe(frame, child);
     let made = super::locked(|record| {
-        // At one moment, because members use and unmap blocks without the lock.
-        [making.memory, making.area] = super::with_others_stopped(|| {
-            let memory = with_file(c"program", 1 << 47, |memory| copy_memory(record, memory))?;
-            let area = with_file(c"control", size_of::<Control>() as u64, |area| copy_control(record, area));
-            area.map(|area| [memory, area]).inspect_err(|_| sys::close(memory))
+        // At one moment, because members use and unmap blocks without the lock. No other member can close the
+        // files until the child has them.
+        super::with_others_stopped(|| {
+            // Linux says that there is no memory, too.
+            let [memory, area] = copy_all(record).map_err(|_| Errno::ENOMEM)?;
+            [making.memory, making.area] = [memory, area];
+            let made = ask_for(making);
+            [memory, area].into_iter().for_each(sys::close);
+            made
         })
-        // Linux says that there is no memory, too.
-        .map_err(|_| Errno::ENOMEM)?;
-        let files = [making.memory, making.area];
-        let made = ask_for(making);
-        files.into_iter().for_each(sys::close);
-        made
     });
     result_of(child, made)
+}
+
+/// The flags of children of another process, or of threads.
+const OF_OTHERS: u64 = CLONE_PARENT | CLONE_THREAD;
+
+/// Copies the program's memory and the control area. Returns the files.
+fn copy_all(record: &Record) -> Result<[u64; 2]> {
+    let memory = with_file(c"program", 1 << 47, |memory| copy_memory(record, memory))?;
+    let area = with_file(c"control", size_of::<Control>() as u64, |area| copy_control(record, area));
+    area.map(|area| [memory, area]).inspect_err(|_| sys::close(memory))
 }
 
 /// Makes a process with the memory of this one, and waits until it ends or executes a program. Returns the
 /// result of `clone`.
 pub fn share(frame: &mut Frame, child: &Child) -> u64 {
+    if child.flags & OF_OTHERS != 0 {
+        return Errno::EINVAL.to_result();
+    }
     let Some(on_stack) = OnStack::of(frame) else { return Errno::EAGAIN.to_result() };
     let mut making = describe(frame, child);
     making.frame.scratch[5] = IS_SHARING_MARK;
@@ -179,7 +195,9 @@ fn until_over() {
         }
         wait(word, value, 1000 * MILLISECOND);
     }
-    super::release_for_child();
+    if super::holder_is_me() {
+        sys::fail(b"a child of vfork was killed while it changed the record of memory", 125);
+    }
 }
 
 /// A copy of the part of the program's stack that this thread uses: the child of `vfork` goes on there, and
@@ -352,6 +370,7 @@ fn begin_as_maker(making: &Making) {
 pub fn begin(frame: &mut Frame) {
     const O_CLOEXEC: u64 = 0x8_0000;
     let making = found();
+    IS_SHARING.store(false, Ordering::Relaxed);
     let Making { memory, area, .. } = *making;
     map_control(area);
     let _ = harmless!(nr::DUP3, memory, memory_file(), O_CLOEXEC);
@@ -421,4 +440,8 @@ pub fn begin_sharing() {
     super::note_synced();
     has_begun.store(1, Ordering::Release);
     super::wake(has_begun);
+    let number_at = making.frame.scratch[3];
+    if number_at != 0 {
+        let _ = user::write(number_at, &own_thread().to_le_bytes());
+    }
 }

@@ -11,8 +11,8 @@
 //! | [`TAKEN`] | is being done | done, by that helper |
 //! | [`DONE`] | has its result | free, by its member |
 //!
-//! 1. *A helper is always idle.* One that is about to wait for a child makes another one before. So a job is
-//!    taken at once.
+//! 1. *A helper is always idle.* One that is about to wait for a child makes another one before, or does not
+//!    wait. So a job is taken at once.
 //! 2. *A helper that waits takes nothing* (WNOWAIT): it says that there is something, and the member then
 //!    asks for it with WNOHANG. So nothing is lost when the member does not wait any more.
 //! 3. *A watch has a number*, which its member increases. The end of an older one changes nothing.
@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use abi::Errno;
 
-use super::{MILLISECOND, control, me, wait, wake};
+use super::{MILLISECOND, control, fork, me, wait, waiting, wake};
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
 use crate::sys::{self, Result, harmless, nr};
@@ -79,10 +79,15 @@ pub fn own_job() -> &'static Job {
     &control().members[me()].job
 }
 
+/// Returns whether this task makes its own children, and waits for them itself.
+pub fn is_alone() -> bool {
+    me() == 0 || fork::is_sharing() || waiting::makes_own_children()
+}
+
 /// Has a helper do something, and returns the result. Signals are blocked. The leader does it itself.
 pub fn ask(what: What) -> Result {
     let job = own_job();
-    if me() == 0 {
+    if is_alone() {
         return do_now(job, what);
     }
     // SAFETY: the job is free, and this member's.
@@ -106,7 +111,7 @@ pub fn ask(what: What) -> Result {
 fn do_now(job: &Job, what: What) -> Result {
     match what {
         What::Call([number, a, b, c, d, e, _]) => harmless!(number, a, b, c, d, e),
-        What::Child => super::fork::make_here(),
+        What::Child => fork::make_here(),
         What::Watch { kind, id, options, number } => {
             watch(job, [kind, id, options], number);
             Ok(0)
@@ -154,6 +159,8 @@ pub fn begin() -> bool {
     let is_made = unsafe { entry::spawn_helper(super::thread::HELPER_FLAGS, end, help) } >> 63 == 0;
     if !is_made {
         IDLE.fetch_sub(1, Ordering::Relaxed);
+        // Unless another one was made meanwhile.
+        let _ = COUNT.compare_exchange(number + 1, number, Ordering::Relaxed, Ordering::Relaxed);
     }
     is_made
 }
@@ -198,9 +205,17 @@ fn finish(job: &Job, result: Result) {
 
 /// Waits for a child, when there is another idle helper.
 fn help_to_watch(job: &Job, what: [u64; 3], number: u32) {
-    let is_last = IDLE.fetch_sub(1, Ordering::Relaxed) == 1;
-    if is_last && !begin() {
-        IDLE.fetch_add(1, Ordering::Relaxed);
+    let idle = IDLE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |idle| idle.checked_sub(1));
+    let is_kept = match idle {
+        Ok(1) if !begin() => {
+            IDLE.fetch_add(1, Ordering::Relaxed);
+            true
+        }
+        // Another one is about to find that it is the last.
+        Err(_) => true,
+        Ok(_) => false,
+    };
+    if is_kept {
         return finish(job, Err(Errno::EAGAIN));
     }
     finish(job, Ok(0));

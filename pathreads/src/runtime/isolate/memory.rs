@@ -339,7 +339,7 @@ fn protect_region(region: &mut Region, rights: u64) -> Result<()> {
         request(old.holders, Request::Protect { start, end });
         region.current = region.holders;
     } else if old.rights != rights {
-        region.current = Members::only(me());
+        region.current = if super::fork::is_sharing() { Members::NONE } else { Members::only(me()) };
         if !old.holders.has(me()) {
             // `announce` says that this member has what changed.
             take(region).inspect_err(|_| *region = old)?;

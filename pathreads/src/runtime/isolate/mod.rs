@@ -295,7 +295,8 @@ fn own_thread() -> u32 {
 
 /// Returns whether this task is a member, and not a child of `vfork` that uses a member's memory.
 fn is_member() -> bool {
-    control().members[me()].thread.load(Ordering::Relaxed) == own_thread()
+    // In a namespace of its own a child may have the number of its maker.
+    !fork::is_sharing() && control().members[me()].thread.load(Ordering::Relaxed) == own_thread()
 }
 
 /// Returns the leader's number in Linux, which is the program's.
@@ -408,7 +409,6 @@ fn lock_within(milliseconds: u64) -> bool {
         // Acquire pairs with the release in `unlock`.
         let is_taken = control().lock.swap(2, Ordering::Acquire) == 0;
         if !is_taken {
-            serve();
             wait(&control().lock, 2, MILLISECOND);
         }
         is_taken
@@ -528,12 +528,9 @@ fn serve() {
     }
 }
 
-/// Releases the lock for a child of `vfork` that was killed while it had it.
-fn release_for_child() {
-    if control().holder.load(Ordering::Relaxed) == me() as u32 + 1 {
-        control().holder.store(0, Ordering::Relaxed);
-        unlock();
-    }
+/// Returns whether the lock is held in this member's name.
+fn holder_is_me() -> bool {
+    control().holder.load(Ordering::Relaxed) == me() as u32 + 1
 }
 
 /// Runs `f`, which copies the program's memory, while all other members are stopped. A copy that is made

@@ -469,6 +469,7 @@ fn begin_watcher() {
         return;
     }
     let mask = sys::set_mask(u64::MAX);
+    waiting::begin_helpers();
     let end = WATCHERS.0.get() as u64 + STACK as u64;
     // SAFETY: the stack is the watcher's, and it stays in the runtime.
     let is_watched = unsafe { entry::spawn_helper(HELPER_FLAGS, end, watch) } >> 63 == 0;
@@ -508,13 +509,25 @@ pub extern "C" fn watch() -> ! {
         // A member exits with 0. Another status is that of the runtime's failure.
         let has_failed = |number: u64| status >> 8 != 0 && super::member_of(number).is_some();
         match ended {
-            Ok(_) if status & 0x7f != 0 => die(u64::from(status & 0x7f)),
+            Ok(number) if status & 0x7f != 0 && was_member(number) => die(u64::from(status & 0x7f)),
             Ok(number) if has_failed(number) => exit_program(u64::from(status >> 8)),
             Ok(_) => {}
             Err(_) if has_left => exit_program(LEFT_STATUS.load(Ordering::Relaxed)),
             Err(_) => wait(&control().made, made, 1000 * MILLISECOND),
         }
     }
+}
+
+/// Returns whether a process that was killed was a member. Its maker writes its number under the lock, which
+/// the killed one may have.
+fn was_member(number: u64) -> bool {
+    const MILLISECONDS: u64 = 200;
+    let is_locked = super::lock_within(MILLISECONDS);
+    let is_found = super::member_of(number).is_some();
+    if is_locked {
+        super::unlock();
+    }
+    is_found || !is_locked
 }
 
 /// Has the watcher execute a program. Errors that can be seen before are the kernel's.

@@ -15,6 +15,12 @@ use crate::entry::Frame;
 use crate::sys::{Result, nr};
 use crate::user;
 
+/// The kinds of children of `waitid`.
+const ALL: u64 = 0;
+const ONE: u64 = 1;
+const GROUP: u64 = 2;
+const DESCRIPTOR: u64 = 3;
+
 const WNOHANG: u64 = 1;
 const WEXITED: u64 = 4;
 
@@ -29,6 +35,14 @@ pub extern "C" fn handle(frame: &mut Frame) -> Then {
         Err(error) => frame.rax = error.to_result(),
     }
     Then::Return
+}
+
+/// Takes the options for members out of a call of the leader, which would take their ends from the watcher.
+pub fn leave_members(frame: &mut Frame) {
+    let at = if frame.call[0] == nr::WAIT4 { 3 } else { 4 };
+    if super::others().iter().next().is_some() {
+        frame.call[at] &= !NOT_PASSED_ON;
+    }
 }
 
 /// Returns the options of a call.
@@ -91,9 +105,15 @@ fn sleep(frame: &mut Frame) -> Then {
     let is_watched = watch(&frame.call);
     let value = job.watch.load(Ordering::Acquire);
     frame.again = frame.call[0];
-    frame.scratch[..2].copy_from_slice(&[0, 10 * MILLISECOND]);
-    // When no helper can watch, the thread asks again soon.
-    let time = if is_watched { 0 } else { frame.scratch.as_ptr() as u64 };
+    // When no helper can watch, the thread asks again soon. A descriptor may be another child's meanwhile,
+    // and the group another one, which a watch from before does not know.
+    let longest = match watched(&frame.call) {
+        _ if !is_watched => Some(10 * MILLISECOND),
+        [DESCRIPTOR, ..] | [GROUP, 0, _] => Some(100 * MILLISECOND),
+        _ => None,
+    };
+    frame.scratch[..2].copy_from_slice(&[0, longest.unwrap_or(0)]);
+    let time = longest.map_or(0, |_| frame.scratch.as_ptr() as u64);
     // One that has ended meanwhile is not slept for.
     let has_ended = is_watched && value & 1 != 0;
     let word = u64::from(if has_ended { !value } else { value });
@@ -123,9 +143,6 @@ fn watch(call: &[u64; 7]) -> bool {
 
 /// Returns the arguments of the call of `waitid` that returns when this call would.
 fn watched(call: &[u64; 7]) -> [u64; 3] {
-    const ALL: u64 = 0;
-    const ONE: u64 = 1;
-    const GROUP: u64 = 2;
     let options = options(call);
     if call[0] == nr::WAITID {
         return [call[1], call[2], options];
@@ -141,7 +158,6 @@ fn watched(call: &[u64; 7]) -> [u64; 3] {
 
 /// Returns whether a child has ended. It stays what it is.
 pub fn has_ended(child: u64) -> bool {
-    const ONE: u64 = 1;
     const WNOWAIT: u64 = 0x100_0000;
     // Whatever its signal at the end: Go tries one without.
     const WALL: u64 = 0x4000_0000;

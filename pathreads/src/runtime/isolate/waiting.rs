@@ -97,9 +97,49 @@ pub fn note_call(number: u64, first: u64, second: u64) {
             | nr::SETUID..=nr::SETGID
             | nr::SETREUID..=nr::SETFSGID
     );
+    if changes_rights(number, first) {
+        MAKES_OWN.store(true, Ordering::Relaxed);
+    }
     let changes_processor = number == nr::ARCH_PRCTL && !ARCH_HARMLESS.contains(&first);
     if passes || changes_processor || number == nr::PRCTL && first != PR_SET_VMA {
         note_passed_state();
+    }
+}
+
+/// Whether this member has rights that a helper has not, or a helper has more: it makes its own children.
+static MAKES_OWN: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether this member makes its own children, which it alone can wait for.
+pub fn makes_own_children() -> bool {
+    MAKES_OWN.load(Ordering::Relaxed)
+}
+
+/// Notes that helpers have this member's rights.
+pub fn begin_helpers() {
+    MAKES_OWN.store(false, Ordering::Relaxed);
+}
+
+/// Returns whether a call changes rights of one thread that its children inherit.
+fn changes_rights(number: u64, first: u64) -> bool {
+    const PR_SET_KEEPCAPS: u64 = 8;
+    const PR_CAPBSET_DROP: u64 = 24;
+    const PR_SET_SECUREBITS: u64 = 28;
+    const PR_SET_NO_NEW_PRIVS: u64 = 38;
+    const PR_CAP_AMBIENT: u64 = 47;
+    match number {
+        nr::PRCTL => matches!(
+            first,
+            PR_SET_KEEPCAPS | PR_CAPBSET_DROP | PR_SET_SECUREBITS | PR_SET_NO_NEW_PRIVS | PR_CAP_AMBIENT
+        ),
+        nr::CAPSET | nr::KEYCTL | nr::PERSONALITY | nr::LANDLOCK_RESTRICT_SELF | nr::LSM_SET_SELF_ATTR => {
+            true
+        }
+        // Between these lie calls that read.
+        nr::SETREUID..=nr::SETFSGID => {
+            !matches!(number, nr::GETGROUPS | nr::GETRESUID | nr::GETRESGID | nr::GETPGID)
+        }
+        nr::SETUID..=nr::SETGID => true,
+        _ => false,
     }
 }
 
