@@ -545,6 +545,10 @@ pub extern "C" fn execute(frame: &mut Frame) -> Then {
         }
         return Then::Perform;
     }
+    if waiting::makes_own_children() {
+        frame.rax = refuse(b"execve by one of several threads that has changed its rights").to_result();
+        return Then::Return;
+    }
     begin_watcher();
     let is_first = locked(|_| {
         if me() != 0 {
