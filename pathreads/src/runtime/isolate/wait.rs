@@ -52,28 +52,45 @@ fn options(call: &[u64; 7]) -> u64 {
 
 /// Takes what there is to wait for. Returns `None` if the call has to sleep.
 fn find(frame: &Frame) -> Result<Option<u64>> {
-    let [number, a, b, c, _, e, _] = frame.call;
-    let job = helpers::own_job();
-    job.answer.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-    let (information, usage) = (job.answer_at(0), job.answer_at(INFORMATION));
-    let (options, may_sleep) = (options(&frame.call), options(&frame.call) & WNOHANG == 0);
-    let found = if number == nr::WAIT4 {
-        let found = helpers::ask(What::Call([number, a, information, options | WNOHANG, usage, 0, 0]))?;
-        let status = job.answer[0].load(Ordering::Relaxed) as u32;
-        if found != 0 && b != 0 {
-            user::write(b, &status.to_le_bytes())?;
-        }
-        write_usage(frame.call[4], found != 0)?;
-        found
+    helpers::own_job().answer.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    let options = options(&frame.call);
+    let may_sleep = options & WNOHANG == 0;
+    if frame.call[0] == nr::WAIT4 {
+        let child = find_by_wait4(&frame.call, options | WNOHANG)?;
+        Ok((child != 0 || !may_sleep).then_some(child))
     } else {
-        helpers::ask(What::Call([number, a, b, information, options | WNOHANG, usage, 0]))?;
-        // The signal, which is 0 if there is nothing.
-        let found = job.answer[0].load(Ordering::Relaxed) as u32;
-        write_information(c, found != 0 || !may_sleep)?;
-        write_usage(e, found != 0)?;
-        return Ok((found != 0 || !may_sleep).then_some(0));
-    };
-    Ok((found != 0 || !may_sleep).then_some(found))
+        let is_found = find_by_waitid(&frame.call, options | WNOHANG, may_sleep)?;
+        Ok((is_found || !may_sleep).then_some(0))
+    }
+}
+
+/// Returns the child, or 0 if there is none yet.
+fn find_by_wait4([number, child, status_at, _, usage_at, ..]: &[u64; 7], options: u64) -> Result {
+    let job = helpers::own_job();
+    let call = [*number, *child, job.answer_at(0), options, job.answer_at(INFORMATION), 0, 0];
+    let found = helpers::ask(What::Call(call))?;
+    if found != 0 && *status_at != 0 {
+        let status = job.answer[0].load(Ordering::Relaxed) as u32;
+        user::write(*status_at, &status.to_le_bytes())?;
+    }
+    write_usage(*usage_at, found != 0)?;
+    Ok(found)
+}
+
+/// Returns whether there is a child. If not, a call that does not sleep says so in the information.
+fn find_by_waitid(
+    [number, kind, id, information_at, _, usage_at, _]: &[u64; 7],
+    options: u64,
+    may_sleep: bool,
+) -> Result<bool> {
+    let job = helpers::own_job();
+    let call = [*number, *kind, *id, job.answer_at(0), options, job.answer_at(INFORMATION), 0];
+    helpers::ask(What::Call(call))?;
+    // The signal, which is 0 if there is nothing.
+    let is_found = job.answer[0].load(Ordering::Relaxed) as u32 != 0;
+    write_information(*information_at, is_found || !may_sleep)?;
+    write_usage(*usage_at, is_found)?;
+    Ok(is_found)
 }
 
 /// Writes the fields of a `siginfo` that `waitid` has.
