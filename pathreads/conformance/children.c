@@ -336,8 +336,8 @@ static void *kill_one_without_signal(void *unused) {
 
 static void a_child_without_a_signal_may_be_killed(void) {
     in_thread(kill_one_without_signal, NULL);
-    usleep(50000);
-    SAY("the program goes on\n");
+    // By the time that this has run, a process that ends with the child has ended.
+    say_end("another", in_thread(make_one, (void *)2));
 }
 
 static void *give_rights_up(void *unused) {
@@ -444,14 +444,22 @@ static void the_end_of_a_child_is_a_signal(void) {
     SAY("%d\n", count > 0);
 }
 
+static volatile pid_t waiter;
+
+static void *say_number_and_wait(void *unused) {
+    waiter = gettid();
+    return wait_for_all(unused);
+}
+
 // A thread that waits for ever does not keep others from it, and ends with the process.
 static void a_thread_that_waits_is_cancelled(void) {
     pid_t keeper = fork();
     if (keeper == 0) {
         for (;;) pause();
     }
-    pthread_t thread = start(wait_for_all, NULL);
-    usleep(20000);
+    pthread_t thread = start(say_number_and_wait, NULL);
+    while (waiter == 0) sched_yield();
+    until_asleep(waiter);
     NEED(pthread_cancel(thread) == 0);
     SAY("%d ", finish(thread) == PTHREAD_CANCELED);
     say_end("another", in_thread(make_one, (void *)0));

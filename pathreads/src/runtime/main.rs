@@ -8,6 +8,7 @@
 #![no_main]
 
 mod boot;
+mod clone;
 mod context;
 mod dispatch;
 mod entry;

@@ -308,7 +308,7 @@ pub enum Unmapped {
 pub fn unmap(at: u64, length: u64) -> Unmapped {
     let length = page_end(length);
     let Some((number, block)) = block_of(at, length) else {
-        if (SMALL + 1..=MOST_PAGES).contains(&(length / PAGE)) {
+        if IS_ON.load(Ordering::Relaxed) && (SMALL + 1..=MOST_PAGES).contains(&(length / PAGE)) {
             LARGE_UNMAPPED.fetch_add(1, Ordering::Relaxed);
         }
         settle(at, length);

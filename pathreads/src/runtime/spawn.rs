@@ -16,27 +16,21 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use abi::Errno;
 use pathreads::slot::RESERVED;
 
+use crate::clone::{
+    ARGS, ARGS_CHILD_TID, ARGS_PARENT_TID, ARGS_PIDFD, ARGS_SET_TID, ARGS_SIGNAL, ARGS_STACK,
+    ARGS_STACK_SIZE, ARGS_TLS, CLONE_CLEAR_SIGHAND, CLONE_PIDFD, CLONE_VFORK, CLONE_VM, OF_CLONE, SIGNAL,
+};
 use crate::dispatch::Then;
 use crate::entry::{self, FRAME, Frame};
 use crate::sys::{self, nr};
 use crate::{isolate, patch, pool, sigaction, stack, user};
 
-const CLONE_VM: u64 = 0x100;
-const CLONE_PIDFD: u64 = 0x1000;
-const CLONE_VFORK: u64 = 0x4000;
-const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
 const SIGCHLD: u64 = 17;
 
 /// The memory for the frame of a `vfork`, and for the runtime's stack until both go on.
 const PAGES: u64 = 4 * pathreads::PAGE;
 
-/// The words of `struct clone_args`.
-const ARGS: usize = 11;
-const ARGS_SIGNAL: usize = 4;
 const MOST_SIGNALS: u64 = 64;
-const ARGS_SET_TID: usize = 8;
-const ARGS_STACK: usize = 5;
-const ARGS_STACK_SIZE: usize = 6;
 /// The size of its first version.
 const ARGS_SIZE_0: u64 = 64;
 
@@ -106,11 +100,9 @@ impl Clone {
 
     /// Returns what is asked for, for a child in an address space of its own.
     fn child(&self, frame: &Frame, stack: u64) -> Result<isolate::fork::Child, Errno> {
-        const SIGNAL: u64 = 0xff;
         if self.flags & !KNOWN_FLAGS != 0 {
             return Err(Errno::EINVAL);
         }
-        let flags = self.flags & !SIGNAL;
         if let Some((args, _)) = &self.args
             && (self.flags & SIGNAL != 0 || args[ARGS_SIGNAL] > MOST_SIGNALS || args[ARGS_SET_TID] != 0)
         {
@@ -119,15 +111,15 @@ impl Clone {
         Ok(match &self.args {
             Some((args, _)) => isolate::fork::Child {
                 flags: self.flags,
-                signal: args[4],
+                signal: args[ARGS_SIGNAL],
                 stack,
-                descriptor_at: args[1],
-                childs_word: args[2],
-                parents_word: args[3],
-                local: args[7],
+                descriptor_at: args[ARGS_PIDFD],
+                childs_word: args[ARGS_CHILD_TID],
+                parents_word: args[ARGS_PARENT_TID],
+                local: args[ARGS_TLS],
             },
             None => isolate::fork::Child {
-                flags,
+                flags: self.flags & !SIGNAL,
                 signal: self.flags & SIGNAL,
                 stack,
                 descriptor_at: frame.rdx,
@@ -213,7 +205,7 @@ fn separate(frame: &mut Frame, mut clone: Clone) -> u64 {
 }
 
 /// The flags that `clone` has, and one that only `clone3` has.
-const KNOWN_FLAGS: u64 = 0xffff_ffff | CLONE_CLEAR_SIGHAND;
+const KNOWN_FLAGS: u64 = OF_CLONE | CLONE_CLEAR_SIGHAND;
 
 /// Returns whether a child shares memory while its parent waits.
 fn is_vfork(flags: u64) -> bool {

@@ -40,7 +40,9 @@ static OWNER: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
 pub const FOR_CALLS_SIZE: usize = 64 << 10;
 
 #[repr(align(16))]
-pub struct StackForCalls(#[allow(dead_code)] UnsafeCell<[u8; FOR_CALLS_SIZE]>);
+pub struct StackForCalls(
+    #[expect(dead_code, reason = "the assembly in `entry` alone uses it")] UnsafeCell<[u8; FOR_CALLS_SIZE]>,
+);
 
 // SAFETY: a process with a stack for calls has one thread that makes any.
 unsafe impl Sync for StackForCalls {}

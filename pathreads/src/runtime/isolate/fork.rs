@@ -1,15 +1,15 @@
-//! Processes that the program makes. They are children of the leader, whose thread a helper is, so that any
-//! thread may wait for them. The leader makes its own.
+//! Processes that the program makes. All are children of the leader, so that any thread may wait for them:
+//! the leader makes its own, and a helper makes those of other members. A helper is a thread of the leader.
 //!
 //! | call | the child's memory | its maker |
 //! |---|---|---|
 //! | `fork`, `clone` without CLONE_VM | a copy, in files of its own | goes on at once |
-//! | `vfork`, `clone` with CLONE_VM and CLONE_VFORK, beside other threads | that of the program, in an address space of its own | sleeps until the child executes a program or ends, and answers requests |
+//! | `vfork`, `clone` with CLONE_VM and CLONE_VFORK, beside other threads | the program's, mapped in a new address space | sleeps until the child has ended or executes, and answers requests |
 //! | the same of the only thread | its maker's, as on Linux | sleeps in the kernel |
 //!
-//! A copy is made while all other members are stopped, and the record is copied before the child is made, so
-//! it waits for no other process. Such a child has no other members. It begins with nothing mapped, on a
-//! stack of the runtime, because the memory that it inherits is its parent's.
+//! `fork` copies the memory and the record while all other members are stopped, and then makes the child. So
+//! the child waits for no other process. It is the leader of a program without other members. It begins on a
+//! stack of the runtime and with nothing mapped, because the memory that it inherits is the leader's.
 //!
 //! A child of `vfork` is no member. It has everything mapped that is recorded, and is not asked when memory
 //! goes: its life is short, and its maker keeps the memory that it needs. It records its mappings in its
@@ -22,7 +22,7 @@ use core::mem::{MaybeUninit, offset_of};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use abi::Errno;
-use pathreads::record::{MOST_MEMBERS, Members, NO_FILE, Record};
+use pathreads::record::{MOST_MEMBERS, Members, NO_FILE, Record, Region};
 
 use super::helpers::{self, What};
 use super::waiting::Next;
@@ -30,21 +30,14 @@ use super::{
     CONTROL, Control, MILLISECOND, blocks, calls, control, faults, map_control, me, memory_file, new_file,
     own_thread, refuse, sync, thread, wait, waiting,
 };
+use crate::clone::{
+    ARGS, ARGS_FLAGS, ARGS_PIDFD, ARGS_SIGNAL, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_FILES,
+    CLONE_PARENT, CLONE_PARENT_SETTID, CLONE_PIDFD, CLONE_SETTLS, CLONE_SIGHAND, CLONE_THREAD, CLONE_VFORK,
+    CLONE_VM, OF_CLONE,
+};
 use crate::entry::{self, Frame};
 use crate::sys::{self, Result, harmless, nr};
 use crate::{sigaction, stack, user};
-
-const CLONE_VM: u64 = 0x100;
-const CLONE_FILES: u64 = 0x400;
-const CLONE_SIGHAND: u64 = 0x800;
-const CLONE_PIDFD: u64 = 0x1000;
-const CLONE_VFORK: u64 = 0x4000;
-const CLONE_PARENT: u64 = 0x8000;
-const CLONE_THREAD: u64 = 0x1_0000;
-const CLONE_SETTLS: u64 = 0x8_0000;
-const CLONE_PARENT_SETTID: u64 = 0x10_0000;
-const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
-const CLONE_CHILD_SETTID: u64 = 0x100_0000;
 
 /// The child that a program asks for.
 pub struct Child {
@@ -295,8 +288,6 @@ static FOUND: Found = Found(UnsafeCell::new(MaybeUninit::uninit()));
 
 /// Makes the child that the control area describes, in the leader's process, while a member has the lock.
 pub fn make_here() -> Result {
-    const HIGH: u64 = !0xffff_ffff;
-    const ARGS: usize = 11;
     // SAFETY: the member that has the lock wrote it, and waits. The copy is for the child.
     let making = unsafe {
         (*FOUND.0.get()).write(control().making.get().read());
@@ -308,8 +299,10 @@ pub fn make_here() -> Result {
     unsafe { copy.write(making.frame.clone()) };
     let descriptor = making.descriptor.as_ptr() as u64;
     let mut args = [0_u64; ARGS];
-    (args[0], args[1], args[4]) = (making.flags, descriptor, making.signal);
-    let call = if making.flags & HIGH == 0 {
+    args[ARGS_FLAGS] = making.flags;
+    args[ARGS_PIDFD] = descriptor;
+    args[ARGS_SIGNAL] = making.signal;
+    let call = if making.flags & !OF_CLONE == 0 {
         [nr::CLONE, making.flags | making.signal, 0, descriptor, 0, 0, 0]
     } else {
         [nr::CLONE3, args.as_ptr() as u64, size_of_val(&args) as u64, 0, 0, 0, 0]
@@ -327,7 +320,7 @@ fn with_file(name: &CStr, length: u64, fill: impl FnOnce(u64) -> Result<()>) -> 
 }
 
 fn copy_memory(record: &Record, memory: u64) -> Result<()> {
-    let is_copied = |region: &&pathreads::record::Region| region.file == NO_FILE && !blocks::is_kept(region);
+    let is_copied = |region: &&Region| region.file == NO_FILE && !blocks::is_kept(region);
     for region in record.all().iter().filter(is_copied) {
         let length = region.end - region.start;
         super::memory::copy_data(memory_file(), region.start, memory, region.start, length)?;

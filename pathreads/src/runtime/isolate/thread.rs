@@ -26,6 +26,10 @@ use super::{
     MILLISECOND, blocks, control, faults, helpers, is_member, leader, locked, me, own_thread, refuse, touch,
     wait, wake,
 };
+use crate::clone::{
+    CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_FILES, CLONE_FS, CLONE_PARENT, CLONE_PARENT_SETTID,
+    CLONE_SETTLS, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD, CLONE_VM,
+};
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
 use crate::sys::{self, harmless, nr};
@@ -41,16 +45,6 @@ const EXECUTING: u32 = 8;
 
 /// Set in `ending` when the leader's own thread has ended before the others.
 const LEADER_LEFT: u32 = 2;
-
-const CLONE_FS: u64 = 0x200;
-const CLONE_FILES: u64 = 0x400;
-const CLONE_PARENT: u64 = 0x8000;
-const CLONE_THREAD: u64 = 0x1_0000;
-const CLONE_SYSVSEM: u64 = 0x4_0000;
-const CLONE_SETTLS: u64 = 0x8_0000;
-const CLONE_PARENT_SETTID: u64 = 0x10_0000;
-const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
-const CLONE_CHILD_SETTID: u64 = 0x100_0000;
 
 const SIGKILL: u64 = 9;
 
@@ -454,9 +448,6 @@ pub fn is_watcher() -> bool {
     let start = WATCHERS.0.get() as u64;
     (start..start + STACK as u64).contains(&(&raw const here as u64))
 }
-
-const CLONE_VM: u64 = 0x100;
-const CLONE_SIGHAND: u64 = 0x800;
 
 /// The flags for a real thread of the leader.
 pub const HELPER_FLAGS: u64 =
