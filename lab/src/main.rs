@@ -40,6 +40,8 @@ enum What {
     Memory(commands::memory::Arguments),
     /// Programs on this machine, plainly and with the pool of `radixvm native`
     Native(commands::native::Arguments),
+    /// The workloads of the PATHREADS paper on this machine, plainly and with `radixvm native`
+    Workloads(commands::workloads::Arguments),
     /// The figures of the RadixVM and Bonsai papers, from counts and the cost model
     Figures(commands::figures::Arguments),
 }
@@ -54,6 +56,7 @@ fn measure(Bench { what }: Bench) -> anyhow::Result<u8> {
         What::Calls(arguments) => commands::calls::run(arguments),
         What::Memory(arguments) => commands::memory::run(arguments),
         What::Native(arguments) => commands::native::run(arguments),
+        What::Workloads(arguments) => commands::workloads::run(arguments),
         What::Figures(arguments) => commands::figures::run(arguments),
     }
 }

@@ -13,6 +13,9 @@ pub const MOST_REGIONS: usize = 60_000;
 /// The descriptor of a region that lies in the memory of the program, where the offset is the address.
 pub const NO_FILE: u64 = u64::MAX;
 
+const PROT_READ: u64 = 1;
+const PROT_WRITE: u64 = 2;
+
 /// A set of members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
@@ -71,12 +74,15 @@ pub struct Region {
     pub end: u64,
     /// The rights, as `mmap` takes them.
     pub rights: u64,
-    /// The descriptor of a file that is mapped shared, or [`NO_FILE`].
+    /// The descriptor of a file that members map, or [`NO_FILE`].
     pub file: u64,
     /// The offset in this file.
     pub offset: u64,
     /// Whether the memory has a copy of a file, which is not zero again when the program drops it.
     pub is_copy: bool,
+    /// Whether members map the file privately, without the right to write. A part becomes a copy in the
+    /// memory of the program before it is written to.
+    pub is_private: bool,
     /// The members that may have it mapped.
     pub holders: Members,
     /// The members that have it mapped with these rights.
@@ -91,6 +97,7 @@ impl Region {
         file: NO_FILE,
         offset: 0,
         is_copy: false,
+        is_private: false,
         holders: Members::NONE,
         current: Members::NONE,
     };
@@ -98,6 +105,17 @@ impl Region {
     /// Returns whether an address lies in the region.
     pub const fn has(&self, address: u64) -> bool {
         self.start <= address && address < self.end
+    }
+
+    /// Returns whether the program may write here, and a copy must be made before.
+    pub const fn needs_copy(&self) -> bool {
+        self.is_private && self.rights & PROT_WRITE != 0
+    }
+
+    /// Returns the rights with which members map it.
+    pub const fn mapped_rights(&self) -> u64 {
+        // The processor has no right to write without that to read.
+        if self.needs_copy() { self.rights & !PROT_WRITE | PROT_READ } else { self.rights }
     }
 
     /// Returns whether the next region is the same memory, so that one entry is enough.
@@ -290,6 +308,16 @@ mod tests {
         record.add(region(50, 60, 3)).unwrap();
         record.add(Region { is_copy: true, ..region(60, 70, 3) }).unwrap();
         assert_eq!(record.all().len(), 6);
+    }
+
+    #[test]
+    fn a_private_mapping_is_mapped_without_the_right_to_write() {
+        let plain = region(0, 10, PROT_READ | PROT_WRITE);
+        let private = |rights| Region { file: 7, is_private: true, rights, ..plain };
+        assert!(!plain.needs_copy() && !private(PROT_READ).needs_copy() && private(PROT_WRITE).needs_copy());
+        assert_eq!(plain.mapped_rights(), PROT_READ | PROT_WRITE);
+        let mapped = [0, 1, 2, 3, 4, 6, 7].map(|rights| private(rights).mapped_rights());
+        assert_eq!(mapped, [0, 1, 1, 1, 4, 5, 5]);
     }
 
     #[test]

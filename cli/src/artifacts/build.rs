@@ -61,7 +61,7 @@ fn check_writable(package: &Package, why: &Stale) -> Result<()> {
 }
 
 /// Calls the launcher to install missing compilers. It reports those that it cannot install.
-fn ensure_tools() -> Result<()> {
+pub fn ensure_tools() -> Result<()> {
     let launcher = place::root().join("radixvm");
     let mut command = Command::new(&launcher);
     let status = command.arg("__tools").stdin(Stdio::null()).stdout(Stdio::null()).status();

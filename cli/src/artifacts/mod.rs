@@ -6,12 +6,15 @@
 
 mod build;
 mod stamp;
+mod workloads;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
+
+pub use workloads::{FOLDER as WORKLOADS_FOLDER, WORKLOADS, workload};
 
 use crate::place;
 use stamp::Stamp;

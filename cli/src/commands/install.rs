@@ -6,6 +6,7 @@
 //! PREFIX/lib/radixvm/artifacts/kernel     the kernel
 //!                              meter.so   the plugin, which speaks the interface of each QEMU
 //!                              programs/  the programs for guests
+//!                              workloads/  the pthread programs of `radixvm bench workloads`
 //!                              pathreads  the runtime behind `radixvm native`
 //!                              malloc.so  the allocator behind `radixvm native --malloc`
 //!                              radixvm-lab  the command behind `radixvm bench`
@@ -60,6 +61,10 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     copy(&malloc, &folder.join(artifacts::MALLOC_NAME))?;
     for (name, program) in programs {
         copy(program, &folder.join("programs").join(name))?;
+    }
+    for name in artifacts::WORKLOADS {
+        let program = artifacts::workload(name)?;
+        copy(&program, &folder.join(artifacts::WORKLOADS_FOLDER).join(name))?;
     }
     for document in DOCUMENTS {
         copy(&root.join(document), &library.join(document))?;

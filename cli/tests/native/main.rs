@@ -5,6 +5,7 @@
 mod command;
 mod programs;
 mod rules;
+mod workloads;
 
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;

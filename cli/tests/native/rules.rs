@@ -111,6 +111,11 @@ fn buffers() {
 }
 
 #[test]
+fn files() {
+    compare("files", &[]);
+}
+
+#[test]
 fn children() {
     compare("children", &[]);
 }

@@ -6,3 +6,5 @@ pub mod memory;
 pub mod micro;
 pub mod native;
 mod output;
+mod ways;
+pub mod workloads;

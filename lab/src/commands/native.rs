@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread::available_parallelism;
 use std::time::Instant;
 
@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::output::Output;
+use super::ways::{Way, median};
 use launch::table::{Table, count};
 use launch::{artifacts, options, terminal};
 
@@ -36,14 +37,6 @@ pub struct Arguments {
     /// A program and its arguments
     #[arg(trailing_var_arg = true, value_name = "PROGRAM ARGS")]
     program: Vec<OsString>,
-}
-
-/// How a program runs.
-#[derive(Clone, Copy, PartialEq)]
-enum Way {
-    Plain,
-    Pool,
-    Isolate,
 }
 
 /// One row of the table. Speeds are rounds or runs per second.
@@ -116,7 +109,7 @@ fn local(arguments: &Arguments, ways: &[Way]) -> Result<Vec<Row>> {
             let name = format!("local, {} KiB, {threads} threads", size.0 * 4);
             rows.push(compare(name, arguments.repeat, ways, |way| {
                 let words = words_of_local(size, threads, way);
-                let output = command(way, program.as_os_str().into(), &words)?.output()?;
+                let output = way.command(&program)?.args(&words).output()?;
                 ensure!(output.status.success(), "local: {}", output.status);
                 let report: Value = serde_json::from_slice(&output.stdout)?;
                 report["rounds_per_s"].as_f64().context("local says its rounds")
@@ -127,7 +120,7 @@ fn local(arguments: &Arguments, ways: &[Way]) -> Result<Vec<Row>> {
 }
 
 /// Returns 1, 2, 4 and so on up to `most`, and `most`.
-fn powers_of_two(most: u16) -> Vec<u16> {
+pub fn powers_of_two(most: u16) -> Vec<u16> {
     let below = (0..16).map(|power| 1 << power).take_while(|&count| count < most);
     below.chain([most]).collect()
 }
@@ -142,9 +135,9 @@ fn words_of_local((pages, rounds): Size, threads: u16, way: Way) -> Vec<OsString
 fn program(words: &[OsString], repeat: u32, ways: &[Way]) -> Result<Row> {
     let name = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     compare(name, repeat, ways, |way| {
-        let mut command = command(way, words[0].clone(), &words[1..])?;
+        let mut command = way.command(&words[0])?;
         let start = Instant::now();
-        let status = command.stdout(Stdio::null()).status()?;
+        let status = command.args(&words[1..]).stdout(Stdio::null()).status()?;
         ensure!(status.success(), "{}: {status}", words[0].to_string_lossy());
         Ok(1.0 / start.elapsed().as_secs_f64())
     })
@@ -164,34 +157,6 @@ fn compare(program: String, repeat: u32, ways: &[Way], speed: impl Fn(Way) -> Re
     Ok(Row { program, plain: middle(&|run| run[0]), ways: compared.collect() })
 }
 
-impl Way {
-    fn name(self) -> &'static str {
-        match self {
-            Way::Plain => "plain",
-            Way::Pool => "pool",
-            Way::Isolate => "isolate",
-        }
-    }
-}
-
-fn command(way: Way, program: OsString, words: &[OsString]) -> Result<Command> {
-    let mut command = match way {
-        Way::Plain => Command::new(program),
-        Way::Pool | Way::Isolate => {
-            let mut command = Command::new(artifacts::runtime()?);
-            command.arg(format!("--{}", way.name())).arg("--").arg(program);
-            command
-        }
-    };
-    command.args(words).stdin(Stdio::null());
-    Ok(command)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,7 +170,7 @@ mod tests {
             Ok(match way {
                 Way::Plain => 2.0 / slow,
                 Way::Pool => 8.0 / slow,
-                Way::Isolate => 1.0 / slow,
+                Way::Isolate | Way::IsolateMalloc => 1.0 / slow,
             })
         });
         assert_eq!(row.unwrap().ways.iter().map(|way| way.ratio).collect::<Vec<_>>(), [4.0, 0.5]);

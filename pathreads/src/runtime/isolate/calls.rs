@@ -20,8 +20,9 @@
 use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use abi::Errno;
+use pathreads::RUNTIME_BASE;
+use pathreads::pointers::{self, Memory};
 use pathreads::refused::{self, Refusal};
-use pathreads::{RUNTIME_BASE, pointers};
 
 use super::{HAS_STACK, begin_stack, blocks, helpers, locked, memory, refuse, sync, thread, touch, waiting};
 use crate::dispatch::Then;
@@ -163,13 +164,44 @@ pub fn go_on_preparing(prepared: u64) {
 /// Has the memory mapped that a call names. It is not inlined, because Go makes calls with little stack.
 #[inline(never)]
 fn prepare(frame: &mut Frame) {
-    let Some(named) = pointers::of(frame.call[0]) else { return sync() };
+    let Some(named) = pointers::of(frame.call[0], frame.call[2]) else {
+        return match frame.call[0] {
+            // The words of the new thread or process are mapped when it is made.
+            nr::CLONE | nr::CLONE3 | nr::FORK | nr::VFORK => sync(),
+            _ => super::sync_to_write(),
+        };
+    };
     for memory in named {
         let (start, length) = memory.range(&frame.call);
-        if start != 0 {
-            touch(start, length);
+        if start == 0 {
+            continue;
+        }
+        touch(start, length);
+        match memory {
+            Memory::Vectors(..) => touch_vectors(start, length / pointers::VECTOR),
+            Memory::Message(_) => touch_message(start),
+            _ => {}
         }
     }
+}
+
+/// Has the memory mapped that an array of `iovec` names. A wrong address is left to the kernel.
+#[inline(never)]
+fn touch_vectors(start: u64, count: u64) {
+    for at in (0..count).map(|index| start.wrapping_add(index * pointers::VECTOR)) {
+        let Ok([base, length]) = user::words(at) else { return };
+        touch(base, length);
+    }
+}
+
+/// Does this for a `msghdr`.
+#[inline(never)]
+fn touch_message(start: u64) {
+    let Ok([name, name_length, vectors, count, control, control_length]) = user::words(start) else { return };
+    touch(name, name_length & 0xffff_ffff);
+    touch(vectors, count.min(pointers::MOST_VECTORS) * pointers::VECTOR);
+    touch_vectors(vectors, count.min(pointers::MOST_VECTORS));
+    touch(control, control_length);
 }
 
 /// Returns the error of a call that cannot be right, and says why. It is not inlined, because Go makes calls
@@ -221,6 +253,7 @@ fn prepare_futex(frame: &mut Frame) {
 fn exchange_stack(new: u64, old: u64) -> Result {
     const SS_DISABLE: u64 = 2;
     sync();
+    touch(old, 24);
     let wanted = if new == 0 { None } else { Some(user::words::<3>(new)?) };
     let mut kernels = [0, SS_DISABLE, 0];
     if HAS_STACK.load(Ordering::Relaxed) != 0 {

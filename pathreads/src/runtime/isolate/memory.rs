@@ -3,9 +3,10 @@
 //!
 //! They run on a stack of the runtime, with signals blocked, because Go makes them with little stack.
 //!
-//! Private mappings of files are copied into the program's memory, since a member that maps the file later
-//! might find other bytes, or another file at its path. Shared mappings are of descriptors that are kept for
-//! them.
+//! Mappings of files are of descriptors that are kept for them. Private ones are mapped by each member
+//! without the right to write. A part that is written to is copied into the program's memory before
+//! ([`copy_private`]). Small ones and code are copied at once: a descriptor for each would be many, and code
+//! is rewritten.
 
 use core::sync::atomic::Ordering;
 
@@ -40,6 +41,16 @@ const END: u64 = (1 << 47) - PAGE;
 
 const RIGHTS: u64 = PROT_READ | PROT_WRITE | PROT_EXEC;
 
+/// The least length of a private mapping of a file that is not copied at once.
+const LEAST_PRIVATE: u64 = 1 << 20;
+
+/// The least part of it that is copied, and the part of the region.
+const LEAST_COPY: u64 = 64 << 10;
+const COPIES: u64 = 64;
+
+/// A region of a private mapping is copied as a whole when the record has as many regions.
+const MANY_REGIONS: usize = 10_000;
+
 /// The content of a mapping.
 #[derive(Clone, Copy)]
 enum Source {
@@ -49,6 +60,8 @@ enum Source {
     View(u64),
     /// A descriptor that is kept, and an offset.
     File(u64, u64),
+    /// The same of a private mapping.
+    Private(u64, u64),
 }
 
 /// Handles a call about memory.
@@ -90,7 +103,7 @@ pub extern "C" fn call(frame: &mut Frame) -> Then {
 /// Maps memory. Code of a file is rewritten while there is one thread. Later its calls are dispatched.
 fn map_for_program(arguments: [u64; 6]) -> Result {
     let [_, length, protection, flags, file, offset] = arguments;
-    let address = map(arguments)?;
+    let address = map_as(arguments, true)?;
     let is_code = protection & PROT_EXEC != 0 && flags & (MAP_PRIVATE | MAP_ANONYMOUS) == MAP_PRIVATE;
     if is_code && !patch::has_threads() {
         patch::add(patch::Mapping { address, length, protection, file, offset });
@@ -98,8 +111,13 @@ fn map_for_program(arguments: [u64; 6]) -> Result {
     Ok(address)
 }
 
-/// Maps memory, as `mmap` does. Signals are blocked, or there are none yet.
+/// Maps memory for the runtime, as `mmap` does. Signals are blocked, or there are none yet.
 pub fn map(arguments: [u64; 6]) -> Result {
+    map_as(arguments, false)
+}
+
+/// Maps memory. A private mapping of a file may be one of which a write is a fault.
+fn map_as(arguments: [u64; 6], may_be_private: bool) -> Result {
     const MAP_GROWSDOWN: u64 = 0x100;
     const MAP_HUGETLB: u64 = 0x4_0000;
     let [address, length, rights, flags, file, offset] = arguments;
@@ -113,7 +131,7 @@ pub fn map(arguments: [u64; 6]) -> Result {
     if length == 0 || length > END {
         return Err(Errno::ENOMEM);
     }
-    let source = open_source(length, rights, flags, file, offset)?;
+    let source = open_source(length, rights, flags, file, offset, may_be_private)?;
     let result = super::with_record(|record| {
         check_limit(record, length, rights)?;
         let block = blocks::place(record, arguments);
@@ -128,14 +146,21 @@ pub fn map(arguments: [u64; 6]) -> Result {
     match source {
         // SAFETY: the view was for this function alone.
         Source::View(at) => unsafe { sys::munmap(at, length) },
-        Source::File(file, _) if result.is_err() => sys::close(file),
+        Source::File(file, _) | Source::Private(file, _) if result.is_err() => sys::close(file),
         _ => {}
     }
     result
 }
 
 /// Finds what a mapping is of. Errors about the file are Linux's.
-fn open_source(length: u64, rights: u64, flags: u64, file: u64, offset: u64) -> Result<Source> {
+fn open_source(
+    length: u64,
+    rights: u64,
+    flags: u64,
+    file: u64,
+    offset: u64,
+    may_be_private: bool,
+) -> Result<Source> {
     let is_anonymous = flags & MAP_ANONYMOUS != 0;
     let is_private = flags & 3 == MAP_PRIVATE;
     match (is_anonymous, is_private) {
@@ -144,11 +169,23 @@ fn open_source(length: u64, rights: u64, flags: u64, file: u64, offset: u64) -> 
             let file = super::new_file(c"shared", length)?;
             Ok(Source::File(super::keep_away(file)?, 0))
         }
-        // SAFETY: the kernel chooses a free address.
-        (false, true) => unsafe {
-            sys::mmap(0, length, rights, MAP_PRIVATE, file, offset)
-                .and_then(|at| sys::call(nr::MPROTECT, [at, length, PROT_READ]).map(|_| Source::View(at)))
-        },
+        (false, true) => {
+            // SAFETY: the kernel chooses a free address.
+            let at = unsafe { sys::mmap(0, length, rights, MAP_PRIVATE, file, offset)? };
+            let is_large = length >= LEAST_PRIVATE && rights & PROT_EXEC == 0;
+            if may_be_private
+                && is_large
+                && is_regular(file)
+                && let Ok(kept) = copy_away(file)
+            {
+                // SAFETY: the mapping was a try.
+                unsafe { sys::munmap(at, length) };
+                return Ok(Source::Private(kept, offset));
+            }
+            // SAFETY: the view is this function's.
+            unsafe { sys::call(nr::MPROTECT, [at, length, PROT_READ])? };
+            Ok(Source::View(at))
+        }
         (false, false) => {
             // SAFETY: the kernel chooses a free address.
             let at = unsafe { sys::mmap(0, length, rights, MAP_SHARED, file, offset)? };
@@ -159,6 +196,18 @@ fn open_source(length: u64, rights: u64, flags: u64, file: u64, offset: u64) -> 
     }
 }
 
+/// Returns whether a descriptor is of a file that has a length.
+fn is_regular(file: u64) -> bool {
+    /// The kernel's `struct stat`, and the place of the mode in it, in words of four bytes.
+    const STAT: usize = 36;
+    const MODE: usize = 6;
+    const FORMAT: u32 = 0o170_000;
+    const REGULAR: u32 = 0o100_000;
+    let mut about = [0_u32; STAT];
+    let known = harmless!(nr::FSTAT, file, about.as_mut_ptr() as u64).is_ok();
+    known && about[MODE] & FORMAT == REGULAR
+}
+
 /// Returns an error if the program must not have so much more memory.
 fn check_limit(record: &Record, length: u64, rights: u64) -> Result<()> {
     let limit = control().data_limit.load(Ordering::Relaxed);
@@ -166,7 +215,9 @@ fn check_limit(record: &Record, length: u64, rights: u64) -> Result<()> {
         return Ok(());
     }
     let is_data = |region: &&Region| {
-        region.file == NO_FILE && region.rights & PROT_WRITE != 0 && !blocks::is_kept(region)
+        (region.file == NO_FILE || region.is_private)
+            && region.rights & PROT_WRITE != 0
+            && !blocks::is_kept(region)
     };
     let used: u64 = record.all().iter().filter(is_data).map(|region| region.end - region.start).sum();
     if used + length > limit { Err(Errno::ENOMEM) } else { Ok(()) }
@@ -227,14 +278,15 @@ fn free_range(record: &Record, length: u64) -> Result {
 /// Adds a region and maps it here.
 fn fill_in(record: &mut Record, start: u64, length: u64, rights: u64, source: Source) -> Result {
     let (file, offset) = match source {
-        Source::File(file, offset) => (file, offset),
-        _ => (NO_FILE, 0),
+        Source::File(file, offset) | Source::Private(file, offset) => (file, offset),
+        Source::Nothing | Source::View(_) => (NO_FILE, 0),
     };
     let end = start + length;
     let is_copy = matches!(source, Source::View(_));
+    let is_private = matches!(source, Source::Private(..));
     let (holders, current) = (Members::NONE, Members::NONE);
     let copied = if let Source::View(at) = source { copy_in(at, start, length) } else { Ok(()) };
-    let region = Region { start, end, rights, file, offset, is_copy, holders, current };
+    let region = Region { start, end, rights, file, offset, is_copy, is_private, holders, current };
     let added = copied.and_then(|()| add(record, region));
     if added.is_err() && file == NO_FILE {
         punch(start, end);
@@ -246,6 +298,9 @@ fn fill_in(record: &mut Record, start: u64, length: u64, rights: u64, source: So
 fn add(record: &mut Record, mut region: Region) -> Result<()> {
     take(&mut region)?;
     record.add(region).map_err(full).inspect_err(|_| super::unmap_here(region.start, region.end))?;
+    if region.needs_copy() {
+        control().needs_copies.store(true, Ordering::Relaxed);
+    }
     super::announce();
     Ok(())
 }
@@ -262,6 +317,53 @@ fn copy_in(from: u64, to: u64, length: u64) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Copies what a private mapping of a file has in a range that will be written to. Members that have the file
+/// mapped there are asked to give that up, and map the copy when they need it.
+pub fn copy_private(record: &mut Record, start: u64, end: u64) -> Result<()> {
+    while let Some(region) = record.touched(start, end).iter().find(|region| region.needs_copy()).copied() {
+        let part = match record.all().len() {
+            ..MANY_REGIONS => ((region.end - region.start) / COPIES).max(LEAST_COPY).next_power_of_two(),
+            _ => region.end - region.start,
+        };
+        let from = (start.max(region.start) / part * part).max(region.start);
+        let to = end.min(region.end).next_multiple_of(part).min(region.end);
+        copy_part(record, &region, from, to)?;
+    }
+    Ok(())
+}
+
+/// Copies a part of a region of a private mapping.
+fn copy_part(record: &mut Record, region: &Region, start: u64, end: u64) -> Result<()> {
+    let (length, offset) = (end - start, region.offset + (start - region.start));
+    // SAFETY: the kernel chooses a free address.
+    let view = unsafe { sys::mmap(0, length, PROT_READ, MAP_PRIVATE, region.file, offset)? };
+    let copied = copy_in(view, start, length);
+    // SAFETY: the view was for this function alone.
+    unsafe { sys::munmap(view, length) };
+    let divided = copied.and_then(|()| record.divided(start, end).map(|_| ()).map_err(full));
+    divided.inspect_err(|_| punch(start, end))?;
+    request(region.holders, Request::Unmap { start, end });
+    let (holders, current) = (Members::NONE, Members::NONE);
+    let mut copy = Region {
+        start,
+        end,
+        file: NO_FILE,
+        offset: 0,
+        is_copy: true,
+        is_private: false,
+        holders,
+        current,
+        ..*region
+    };
+    let taken = take(&mut copy);
+    record.remove(start, end);
+    // There is room: a region was removed.
+    record.add(copy).map_err(full)?;
+    close_unused(record, region);
+    super::announce();
+    taken.map(|_| ())
 }
 
 /// Makes the program's memory in a range go.
@@ -281,9 +383,25 @@ pub fn remove(record: &mut Record, start: u64, end: u64) -> Result<()> {
 fn release(record: &mut Record, region: &Region) {
     if region.file == NO_FILE {
         punch(region.start, region.end);
-    } else if record.all().iter().all(|other| other.file != region.file) {
+    } else {
+        close_unused(record, region);
+    }
+}
+
+/// Closes the file of a region that has gone, if no other region has it.
+fn close_unused(record: &Record, region: &Region) {
+    if region.is_private {
+        note_copies(record);
+    }
+    if record.all().iter().all(|other| other.file != region.file) {
         sys::close(region.file);
     }
+}
+
+/// Notes whether there is memory that must be copied before the kernel writes to it.
+fn note_copies(record: &Record) {
+    let needs_copies = record.all().iter().any(Region::needs_copy);
+    control().needs_copies.store(needs_copies, Ordering::Relaxed);
 }
 
 /// Unmaps memory, as `munmap` does.
@@ -319,7 +437,11 @@ pub fn protect(start: u64, length: u64, rights: u64) -> Result {
                 break;
             }
             at = region.end;
+            let is_private = region.is_private;
             protect_region(region, rights)?;
+            if is_private {
+                note_copies(record);
+            }
         }
         record.join(start, end);
         if is_whole { Ok(0) } else { Err(Errno::ENOMEM) }
@@ -332,7 +454,7 @@ fn protect_region(region: &mut Region, rights: u64) -> Result<()> {
     region.rights = rights;
     if old.holders.has(me()) {
         // SAFETY: the memory is the program's.
-        unsafe { sys::call(nr::MPROTECT, [start, end - start, rights]) }
+        unsafe { sys::call(nr::MPROTECT, [start, end - start, region.mapped_rights()]) }
             .inspect_err(|_| region.rights = old.rights)?;
     }
     if old.rights & !rights != 0 {
@@ -343,6 +465,9 @@ fn protect_region(region: &mut Region, rights: u64) -> Result<()> {
         if !old.holders.has(me()) {
             // `announce` says that this member has what changed.
             take(region).inspect_err(|_| *region = old)?;
+        }
+        if region.needs_copy() {
+            control().needs_copies.store(true, Ordering::Relaxed);
         }
         super::announce();
     }
@@ -370,6 +495,7 @@ pub fn resize([start, old, new, flags, target, _]: [u64; 6]) -> Result {
     }
     super::with_record(|record| {
         blocks::settle(record, start, start + old)?;
+        make_one(record, start, start + old)?;
         let region = record.at(start).copied().filter(|region| start + old.min(new) <= region.end);
         let region = region.ok_or(Errno::EFAULT)?;
         if new <= old && !is_fixed {
@@ -400,6 +526,27 @@ pub fn resize([start, old, new, flags, target, _]: [u64; 6]) -> Result {
         remove(record, start, start + old)?;
         Ok(to)
     })
+}
+
+/// Makes a private mapping of a file, of which parts were copied, one copy again.
+fn make_one(record: &mut Record, start: u64, end: u64) -> Result<()> {
+    let regions = record.touched(start, end);
+    let rights = regions.first().map_or(0, |region| region.rights);
+    let is_part = |region: &Region| (region.is_private || region.is_copy) && region.rights == rights;
+    if regions.len() < 2 || !regions.iter().all(is_part) {
+        return Ok(());
+    }
+    while let Some(region) = record.touched(start, end).iter().find(|region| region.is_private).copied() {
+        copy_part(record, &region, region.start, region.end)?;
+    }
+    for region in record.touched(start, end) {
+        request(region.holders, Request::Unmap { start: region.start, end: region.end });
+        super::unmap_here(region.start, region.end);
+        (region.holders, region.current) = (Members::NONE, Members::NONE);
+    }
+    record.join(start, end);
+    super::announce_to_all();
+    Ok(())
 }
 
 /// Returns whether a mapping can grow here.
@@ -461,14 +608,19 @@ pub fn advise(start: u64, length: u64, advice: u64) -> Option<Result> {
     const DONTNEED: u64 = 4;
     const REMOVE: u64 = 9;
     const WIPEONFORK: u64 = 18;
-    const POPULATE: core::ops::RangeInclusive<u64> = 22..=23;
+    const POPULATE_WRITE: u64 = 23;
+    const POPULATE: core::ops::RangeInclusive<u64> = 22..=POPULATE_WRITE;
     const KNOWN: core::ops::RangeInclusive<u64> = 0..=25;
     let end = match range(start, length) {
         Ok(end) => end,
         Err(error) => return Some(Err(error)),
     };
     if POPULATE.contains(&advice) {
-        super::with_record(|record| super::touch_in(record, start, end));
+        super::with_record(|record| {
+            // The kernel reports memory that cannot be had.
+            let _ = if advice == POPULATE_WRITE { copy_private(record, start, end) } else { Ok(()) };
+            super::touch_in(record, start, end);
+        });
         return None;
     }
     if !KNOWN.contains(&advice) || advice == WIPEONFORK {

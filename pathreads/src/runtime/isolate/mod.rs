@@ -53,8 +53,8 @@ use pathreads::record::{Full, MOST_MEMBERS, Members, NO_FILE, Record, Region};
 use pathreads::{RUNTIME_BASE, RUNTIME_END, page_end};
 
 use crate::sys::{
-    self, MAP_FIXED, MAP_NORESERVE, MAP_SHARED, PROT_EXEC, PROT_READ, PROT_WRITE, Result, SIGSYS_BIT,
-    harmless, nr,
+    self, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_EXEC, PROT_READ, PROT_WRITE, Result,
+    SIGSYS_BIT, harmless, nr,
 };
 use crate::{context, entry, sigaction, user};
 
@@ -132,6 +132,8 @@ struct Control {
     members: [Member; MOST_MEMBERS],
     /// No member had a higher number.
     most: AtomicU32,
+    /// Whether there is memory that must be copied before the kernel writes to it. Written under the lock.
+    needs_copies: AtomicBool,
     /// Whether the kernel may read memory after a call: `blocks::note_call`.
     pages_are_held: AtomicBool,
     /// Whether a thread has changed what Linux keeps for another one: no member waits from then on.
@@ -553,9 +555,10 @@ pub extern "C" fn on_request(_: u64, _: &context::Information, _: &mut context::
 
 /// Maps a region here as it is recorded.
 fn map_here(region: &Region) -> Result {
-    let Region { start, end, rights, file, offset, .. } = *region;
+    let Region { start, end, file, offset, .. } = *region;
     let (file, offset) = if file == NO_FILE { (memory_file(), start) } else { (file, offset) };
-    let flags = MAP_SHARED | MAP_FIXED | MAP_NORESERVE;
+    let kind = if region.is_private { MAP_PRIVATE } else { MAP_SHARED };
+    let (rights, flags) = (region.mapped_rights(), kind | MAP_FIXED | MAP_NORESERVE);
     // SAFETY: the memory is the program's.
     unsafe { sys::mmap(start, end - start, rights, flags, file, offset) }
 }
@@ -578,7 +581,8 @@ fn unmap_here(start: u64, end: u64) {
 
 fn protect_here(region: &Region) {
     // SAFETY: the memory is the program's.
-    let _ = unsafe { sys::call(nr::MPROTECT, [region.start, region.end - region.start, region.rights]) };
+    let _ =
+        unsafe { sys::call(nr::MPROTECT, [region.start, region.end - region.start, region.mapped_rights()]) };
 }
 
 /// Gives pages of the program's memory back. They are zero when they are used again.
@@ -603,6 +607,9 @@ pub fn fault(address: u64, cause: u64) -> bool {
             return false;
         };
         control().faults.fetch_add(1, Ordering::Relaxed);
+        if needed == PROT_WRITE && region.needs_copy() {
+            return memory::copy_private(record, address, address + 1).is_ok();
+        }
         take(region).is_ok()
     })
 }
@@ -614,6 +621,21 @@ pub fn sync() {
     if !is_synced() || blocks::are_new() {
         map_all();
     }
+}
+
+/// Does the same before a call that may write to any memory.
+pub fn sync_to_write() {
+    sync();
+    if needs_copies() {
+        prepare_stack();
+        let _ = locked(|record| memory::copy_private(record, 0, u64::MAX));
+    }
+}
+
+/// Returns whether there is memory that must be copied before the kernel writes to it.
+fn needs_copies() -> bool {
+    // The member that sets it announces a change, so another one sees it or is not synchronised.
+    control().needs_copies.load(Ordering::Relaxed)
 }
 
 #[inline(never)]
@@ -645,7 +667,7 @@ fn is_synced() -> bool {
 #[inline(always)]
 pub fn touch(start: u64, length: u64) {
     // The version is read after the states of blocks: it is increased before one becomes ordinary.
-    let has_it = if is_synced() {
+    let has_it = if is_synced() && !needs_copies() {
         !blocks::may_be_others(start, length) && is_synced()
     } else {
         is_remembered(start, length)
@@ -659,8 +681,12 @@ pub fn touch(start: u64, length: u64) {
 fn map_range(start: u64, length: u64) {
     prepare_stack();
     locked(|record| {
-        touch_in(record, start, start.saturating_add(length));
-        if let Some(region) = record.at(start).filter(|region| region.current.has(me())) {
+        let end = start.saturating_add(length);
+        // The kernel reports memory that cannot be had.
+        let _ = memory::copy_private(record, start, end);
+        touch_in(record, start, end);
+        let is_ready = |region: &&mut Region| region.current.has(me()) && !region.needs_copy();
+        if let Some(region) = record.at(start).filter(is_ready) {
             remember(region);
         }
     });
