@@ -4,8 +4,7 @@
 
 enum { GRID = 100 };
 
-static int *matrix;
-static long *means, *covariances;
+static int *matrix, *means, *covariances;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static long next;
 
@@ -22,7 +21,7 @@ static void *compute_means(void *argument)
 {
     (void)argument;
     for (long row = take_row(); row < size; row = take_row()) {
-        long sum = 0;
+        int sum = 0;
         for (long i = 0; i < size; i++)
             sum += matrix[row * size + i];
         means[row] = sum / size;
@@ -35,7 +34,7 @@ static void *compute_covariances(void *argument)
     (void)argument;
     for (long row = take_row(); row < size; row = take_row())
         for (long other = row; other < size; other++) {
-            long sum = 0;
+            int sum = 0;
             for (long i = 0; i < size; i++)
                 sum += (matrix[row * size + i] - means[row]) * (matrix[other * size + i] - means[other]);
             covariances[row * size + other] = covariances[other * size + row] = sum / (size - 1);

@@ -147,6 +147,9 @@ mod tests {
 
     #[test]
     fn the_parts_of_the_host_are_measured_elsewhere() {
-        assert_eq!(parts().map(|part| part.name).collect::<Vec<_>>(), ["pool", "malloc", "native"]);
+        assert_eq!(
+            parts().map(|part| part.name).collect::<Vec<_>>(),
+            ["pool", "workloads", "malloc", "native"]
+        );
     }
 }

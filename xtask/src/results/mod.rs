@@ -54,7 +54,7 @@ struct Outcome {
 const COUNTS: &str = "Counts per round do not depend on the speed of the machine. [The meter](../guide/meter.md) explains the \
                       columns. *predicted* is rounds per second by its cost model.";
 
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 13] = [
     Part {
         name: "local",
         title: "Threads that map, touch and unmap pages of their own",
@@ -145,6 +145,18 @@ const PARTS: [Part; 12] = [
             ),
             Run::Host("bench native --isolate -- sort --parallel=2 Cargo.lock"),
             Run::Host("bench native --isolate -- true"),
+        ],
+    },
+    Part {
+        name: "workloads",
+        title: "The workloads of the PATHREADS paper on stock Linux",
+        about: "Run times of the ten programs of the paper's table 1, from start to end, which depend on the machine and on what else it \
+                does. They are the paper's figures 6(a), 7(b) and 8 with what can be measured without the processor's \
+                counters. Its machine had 32 cores and Linux 3.2, or 4.10 for figure 8. \
+                [The design](../design/pathreads.md#the-papers-figures) explains what does not come out.",
+        runs: &[
+            Run::Host("bench workloads --threads 4,8,16"),
+            Run::Host("bench workloads --threads 1,2 -n 1"),
         ],
     },
     Part {
