@@ -29,7 +29,7 @@ use sync::atomic::{AtomicPtr, Ordering};
 
 use crate::classes::{self, CLASSES, Kind};
 use crate::segment::{
-    ALL_RUNS, Head, LISTS, MAX_RUNS, RUN, Run, SEGMENT, Segment, mask, neighbours, stretch,
+    ALL_RUNS, Head, LISTS, MAX_RUNS, RUN, Run, SEGMENT, Segment, list_of, mask, neighbours,
 };
 use crate::source::Source;
 use crate::stack::{Block, Stack};
@@ -39,6 +39,10 @@ const WHOLE: usize = CLASSES;
 
 /// The most free runs of a thread that keep their memory, beside as many as are used.
 const MOST_DIRTY: usize = 256;
+
+/// The most times in a row that runs are freed while more keep their memory, unless twice as many do. A
+/// program that exchanges large blocks is over the limit for a moment, again and again.
+const MOST_OVER: usize = 16;
 
 /// The most free runs that keep their memory when a thread ends.
 const MOST_LEFT: usize = 16;
@@ -64,7 +68,7 @@ pub struct SubHeap {
 struct Own {
     /// Per class, the first run with blocks that can be taken, unless it has just lost its last one.
     runs: [Cell<*const Run>; CLASSES],
-    /// The segments with free runs, by the logarithm of the most neighbouring ones.
+    /// The segments with free runs, in lists as [`list_of`] says.
     segments: [Cell<Option<Segment>>; LISTS],
     /// The segments without a block.
     empty: Cell<usize>,
@@ -72,6 +76,8 @@ struct Own {
     used_runs: Cell<usize>,
     /// The free runs that keep their memory.
     dirty_runs: Cell<usize>,
+    /// The times in a row that runs were freed while more of them keep their memory than should.
+    over: Cell<usize>,
     /// Those of them that the source refused to take back the last time.
     refused_runs: Cell<usize>,
     /// Mappings of huge blocks that were freed, for the next ones, and the slot for the next one.
@@ -163,7 +169,7 @@ impl<S: Source> Heaps<S> {
         own.give_runs_without_blocks(&self.source);
         own.unmap_kept(&self.source);
         if own.own.dirty_runs.get() > MOST_LEFT {
-            own.give_back(&self.source);
+            own.give_back(0, &self.source);
         }
         self.push(heap.as_ptr());
     }
@@ -339,6 +345,7 @@ impl SubHeap {
                 empty: Cell::new(0),
                 used_runs: Cell::new(0),
                 dirty_runs: Cell::new(0),
+                over: Cell::new(0),
                 refused_runs: Cell::new(0),
                 kept: [const { Cell::new(None) }; KEPT],
                 next_kept: Cell::new(0),
@@ -435,15 +442,17 @@ impl SubHeap {
         Some((segment, first, was_dirty != 0))
     }
 
-    /// Finds neighbouring free runs. Each segment of a list from `enough` on has as many, and one of the list
-    /// before it may have.
+    /// Finds neighbouring free runs. Each segment of a list from `enough` on has as many, and those of the
+    /// list before it may have. Of these it looks at a few.
     fn find_runs(&self, count: usize) -> Option<(Segment, usize)> {
+        const FEW: usize = 8;
         let enough = count.next_power_of_two().ilog2() as usize;
         (enough.saturating_sub(1)..LISTS).find_map(|list| {
-            let segment = self.own.segments[list].get()?;
-            // SAFETY: the segment is this sub-heap's.
-            let free = unsafe { segment.header() }.own.free.get();
-            Some((segment, neighbours(free, count)?))
+            self.listed(list).take(FEW).find_map(|segment| {
+                // SAFETY: the segment is this sub-heap's.
+                let free = unsafe { segment.header() }.own.free.get();
+                Some((segment, neighbours(free, count)?))
+            })
         })
     }
 
@@ -531,8 +540,11 @@ impl SubHeap {
             }
         }
         let most = MOST_DIRTY + self.own.used_runs.get() + 2 * self.own.refused_runs.get();
-        if self.own.dirty_runs.get() > most {
-            self.give_back(source);
+        let (dirty, was_over) = (self.own.dirty_runs.get(), self.own.over.get());
+        self.own.over.set(if dirty > most { was_over + 1 } else { 0 });
+        if dirty > 2 * most || self.own.over.get() > MOST_OVER {
+            self.own.over.set(0);
+            self.give_back(most / 2, source);
         }
     }
 
@@ -566,17 +578,18 @@ impl SubHeap {
     fn give_all_back(&self, source: &impl Source) {
         self.collect_all(source);
         self.give_runs_without_blocks(source);
-        self.give_back(source);
+        self.give_back(0, source);
     }
 
-    /// Gives back the memory of free runs. The runs stay mapped. If the source refuses some, the next try
-    /// comes when three times as many are free.
-    fn give_back(&self, source: &impl Source) {
-        for segment in self.segments() {
+    /// Gives back the memory of free runs, until `left` keep theirs, and first that of segments without a
+    /// block. The runs stay mapped. If the source refuses some, the next try comes when as many more are free.
+    fn give_back(&self, left: usize, source: &impl Source) {
+        let mut refused = 0;
+        for segment in (0..LISTS).rev().flat_map(|list| self.listed(list)) {
             // SAFETY: the segment is this sub-heap's.
             let dirty = unsafe { &segment.header().own.dirty };
             let mut rest = dirty.get();
-            while rest != 0 {
+            while rest != 0 && self.own.dirty_runs.get() > left {
                 let first = rest.trailing_zeros() as usize;
                 let count = (rest >> first).trailing_ones() as usize;
                 rest &= !mask(first, count);
@@ -584,10 +597,12 @@ impl SubHeap {
                 if unsafe { source.discard(segment.run_start(first), count * RUN) } {
                     dirty.set(dirty.get() & !mask(first, count));
                     self.own.dirty_runs.set(self.own.dirty_runs.get() - count);
+                } else {
+                    refused += count;
                 }
             }
         }
-        self.own.refused_runs.set(self.own.dirty_runs.get());
+        self.own.refused_runs.set(refused);
     }
 
     /// Takes a mapping that was kept, if one has `bytes` and at most half as many more.
@@ -665,7 +680,7 @@ impl SubHeap {
         // SAFETY: the segment is this sub-heap's.
         let own = unsafe { &segment.header().own };
         let was = own.free.replace(free);
-        let is_there = was != 0 && free != 0 && stretch(free) == own.list.get();
+        let is_there = was != 0 && free != 0 && list_of(free) == own.list.get();
         if was != 0 && !is_there {
             self.unlink(segment);
         }
@@ -678,7 +693,7 @@ impl SubHeap {
     fn link(&self, segment: Segment) {
         // SAFETY: segments in the lists are this sub-heap's, as is the new one.
         let own = unsafe { &segment.header().own };
-        own.list.set(stretch(own.free.get()));
+        own.list.set(list_of(own.free.get()));
         let first = &self.own.segments[own.list.get()];
         own.previous.set(None);
         own.next.set(first.get());
@@ -704,12 +719,11 @@ impl SubHeap {
         }
     }
 
-    /// Returns the segments with free runs.
-    fn segments(&self) -> impl Iterator<Item = Segment> {
-        self.own.segments.iter().flat_map(|first| {
-            // SAFETY: segments in the lists are this sub-heap's.
-            core::iter::successors(first.get(), |segment| unsafe { segment.header() }.own.next.get())
-        })
+    /// Returns the segments of a list.
+    fn listed(&self, list: usize) -> impl Iterator<Item = Segment> {
+        let first = self.own.segments[list].get();
+        // SAFETY: segments in the lists are this sub-heap's.
+        core::iter::successors(first, |segment| unsafe { segment.header() }.own.next.get())
     }
 }
 

@@ -172,12 +172,15 @@ pub fn neighbours(bits: u64, count: usize) -> Option<usize> {
     (starts != 0).then(|| starts.trailing_zeros() as usize)
 }
 
-/// The number of lists of segments, by [`stretch`].
-pub const LISTS: usize = 6;
+/// The number of lists of segments, by [`list_of`].
+pub const LISTS: usize = 7;
 
-/// Returns the logarithm, rounded down, of the largest number of neighbouring bits that are set in `bits`,
-/// which is not 0.
-pub fn stretch(mut bits: u64) -> usize {
+/// Returns the list of a segment with these free runs, of which there is one. The last list has those without
+/// a block. The others go by the logarithm, rounded down, of the largest number of neighbouring runs.
+pub fn list_of(mut bits: u64) -> usize {
+    if bits == ALL_RUNS {
+        return LISTS - 1;
+    }
     let mut log = 0;
     loop {
         bits &= bits >> (1_u32 << log);
@@ -317,8 +320,8 @@ mod tests {
         assert_eq!(neighbours(0b1011_1010, 3), Some(3));
         assert_eq!((neighbours(0b1010, 2), neighbours(0, 1)), (None, None));
         assert_eq!(neighbours(1 << 63, 2), None);
-        assert_eq!((stretch(1), stretch(0b11), stretch(0b1011_1000), stretch(0b1111)), (0, 1, 1, 2));
-        assert_eq!((stretch(ALL_RUNS), stretch(u64::MAX >> 1)), (LISTS - 1, LISTS - 1));
+        assert_eq!((list_of(1), list_of(0b11), list_of(0b1011_1000), list_of(0b1111)), (0, 1, 1, 2));
+        assert_eq!((list_of(ALL_RUNS), list_of(ALL_RUNS >> 1)), (LISTS - 1, LISTS - 2));
         assert_eq!((mask(1, 2), mask(1, MAX_RUNS)), (0b110, ALL_RUNS));
     }
 }

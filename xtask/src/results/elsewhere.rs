@@ -99,16 +99,29 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the pages of what `measure` wrote.
+/// Makes the pages of what `measure` wrote. It may have been stopped before all parts were done.
 pub fn unpack(folder: &Path) -> Result<()> {
     let description = read(folder, "results/machine")?;
     let commit = machine::field(&description, "commit").context("results/machine names no commit")?;
     let machine = Machine::of_host(commit, &description)?;
     for part in parts() {
+        if !is_done(folder, part) {
+            println!("{} was not measured: its page stays", part.name);
+            continue;
+        }
         let outcomes = part.runs.iter().enumerate().map(|(at, run)| outcome(folder, &name(part, at), run));
         publish(part, &machine, &outcomes.collect::<Result<Vec<_>>>()?)?;
     }
     Ok(())
+}
+
+/// Returns whether there are results of all runs of a part. A run that was stopped has written nothing.
+fn is_done(folder: &Path, part: &Part) -> bool {
+    let is_there = |at| {
+        let text = folder.join(name(part, at) + ".text");
+        fs::metadata(text).is_ok_and(|about| about.len() > 0)
+    };
+    (0..part.runs.len()).all(is_there)
 }
 
 fn outcome(folder: &Path, name: &str, run: &Run) -> Result<Outcome> {
@@ -146,10 +159,25 @@ mod tests {
     }
 
     #[test]
+    fn a_part_is_done_when_all_its_runs_are() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("results")).unwrap();
+        let part = parts().find(|part| part.runs.len() == 3).expect("a part has three runs");
+        for at in 0..3 {
+            assert!(!is_done(folder.path(), part));
+            let text = if at == 1 { "" } else { "text" };
+            fs::write(folder.path().join(name(part, at) + ".text"), text).unwrap();
+        }
+        assert!(!is_done(folder.path(), part));
+        fs::write(folder.path().join(name(part, 1) + ".text"), "text").unwrap();
+        assert!(is_done(folder.path(), part));
+    }
+
+    #[test]
     fn the_parts_of_the_host_are_measured_elsewhere() {
         assert_eq!(
             parts().map(|part| part.name).collect::<Vec<_>>(),
-            ["pool", "workloads", "malloc", "native"]
+            ["pool", "workloads", "malloc", "native", "baselines"]
         );
     }
 }

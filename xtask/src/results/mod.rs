@@ -54,7 +54,7 @@ struct Outcome {
 const COUNTS: &str = "Counts per round do not depend on the speed of the machine. [The meter](../guide/meter.md) explains the \
                       columns. *predicted* is rounds per second by its cost model.";
 
-const PARTS: [Part; 13] = [
+const PARTS: [Part; 14] = [
     Part {
         name: "local",
         title: "Threads that map, touch and unmap pages of their own",
@@ -154,10 +154,7 @@ const PARTS: [Part; 13] = [
                 does. They are the paper's figures 6(a), 7(b) and 8 with what can be measured without the processor's \
                 counters. Its machine had 32 cores and Linux 3.2, or 4.10 for figure 8. \
                 [The design](../design/pathreads.md#the-papers-figures) explains what does not come out.",
-        runs: &[
-            Run::Host("bench workloads --threads 4,8,16"),
-            Run::Host("bench workloads --threads 1,2 -n 1"),
-        ],
+        runs: &[Run::Host("bench workloads")],
     },
     Part {
         name: "malloc",
@@ -176,8 +173,14 @@ const PARTS: [Part; 13] = [
             Run::Native("-p radixvm-vm-testkit"),
             Run::Native("-p radixvm-radixmap"),
             Run::Native("-p radixvm-bonsai"),
-            Run::Native("-p radixvm-baselines"),
         ],
+    },
+    Part {
+        name: "baselines",
+        title: "Counters and look-ups of the papers' baselines on the host",
+        about: "Times of the benchmarks of `crates/baselines`, by threads of the host. They depend on the machine and on what \
+                else it does.",
+        runs: &[Run::Native("-p radixvm-baselines")],
     },
 ];
 
@@ -315,6 +318,9 @@ mod tests {
     fn a_part_is_found_by_its_name() {
         assert_eq!(part("calls").unwrap().title, "Instructions of single calls");
         let error = part("nothing").err().unwrap().to_string();
-        assert!(error.contains("counters, commute, calls, memory, pool, malloc, native"), "{error}");
+        assert!(
+            error.contains("counters, commute, calls, memory, pool, workloads, malloc, native, baselines"),
+            "{error}"
+        );
     }
 }
