@@ -1,6 +1,10 @@
-//! Interpreters, compilers and virtual machines, and what is built by them.
+//! Interpreters, compilers and virtual machines, and what is built by them. What the programs in `sources`
+//! print does not depend on the order in which their threads run.
 
-use super::compare;
+use std::path::Path;
+use std::process::Command;
+
+use super::{compare, compare_with};
 
 #[test]
 fn perl() {
@@ -145,4 +149,55 @@ def main():
 if __name__ == '__main__': main()
 ";
     compare("python3", &format!("cat > script.py <<'END'\n{script}END\npython3 script.py"));
+}
+
+const NODE: &str = include_str!("sources/workers.js");
+const JAVA: &str = include_str!("sources/Pressure.java");
+const CPP: &str = include_str!("sources/threads.cpp");
+const OPENMP: &str = include_str!("sources/openmp.c");
+const RUST: &str = include_str!("sources/threads.rs");
+
+/// Workers wait for each other at shared memory.
+#[test]
+fn node_shares_memory() {
+    compare_with("node", &[("workers.js", NODE)], "node workers.js");
+}
+
+/// The collector's threads move objects that other threads use, and compilers make code meanwhile.
+#[test]
+fn java_collects_garbage() {
+    let line = "javac Pressure.java\njava -XX:+UseParallelGC -Xmx128m -cp . Pressure";
+    compare_with("javac", &[("Pressure.java", JAVA)], line);
+}
+
+#[test]
+fn threads_of_cpp() {
+    let line = "g++ -O2 -Wall -Wextra -Werror -std=c++17 -pthread -o threads threads.cpp\n./threads";
+    compare_with("g++", &[("threads.cpp", CPP)], line);
+}
+
+#[test]
+fn openmp() {
+    let line = "gcc -O2 -Wall -Wextra -Werror -fopenmp -o openmp openmp.c\n./openmp";
+    compare_with("gcc", &[("openmp.c", OPENMP)], line);
+}
+
+#[test]
+fn threads_of_rust() {
+    let line = "rustc --edition 2024 -O -Dwarnings -o threads threads.rs\n./threads";
+    compare_with("rustc", &[("threads.rs", RUST)], line);
+}
+
+/// Linked statically with musl, which makes system calls in its own way.
+#[test]
+#[allow(clippy::disallowed_macros)] // a test's own words
+fn threads_of_rust_with_musl() {
+    const TARGET: &str = "x86_64-unknown-linux-musl";
+    let seen = Command::new("rustc").args(["--target", TARGET, "--print=target-libdir"]).output();
+    if !seen.is_ok_and(|seen| Path::new(String::from_utf8_lossy(&seen.stdout).trim()).is_dir()) {
+        println!("skipped: the target {TARGET} is not installed here");
+        return;
+    }
+    let line = format!("rustc --edition 2024 -O --target {TARGET} -o threads threads.rs\n./threads");
+    compare_with("rustc", &[("threads.rs", RUST)], &line);
 }

@@ -19,14 +19,22 @@ fn is_installed(program: &str) -> bool {
 }
 
 /// Runs a shell's line in each way: the shell, and by it all that it starts. The file `sample` lies beside.
-#[allow(clippy::disallowed_macros)] // a test's own words
 fn compare(program: &str, line: &str) {
+    compare_with(program, &[], line);
+}
+
+/// Does the same with more files beside, of which the names and the text are given.
+#[allow(clippy::disallowed_macros)] // a test's own words
+fn compare_with(program: &str, files: &[(&str, &str)], line: &str) {
     if !is_installed(program) {
         println!("skipped: {program} is not installed here");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("sample"), sample()).unwrap();
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
     let [plain, pool, strict] = WAYS.map(|way| run(way, line, folder.path()));
     assert_eq!(plain.status, Some(0), "{plain:?}");
     assert_eq!(plain, pool, "{program} with the pool");
