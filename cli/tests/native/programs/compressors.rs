@@ -31,3 +31,8 @@ fn seven_zip() {
 fn lbzip2() {
     compare("lbzip2", "lbzip2 -n 3 -c sample | lbzip2 -dc | cksum");
 }
+
+#[test]
+fn pbzip2() {
+    compare("pbzip2", "pbzip2 -p3 -b1 -c sample > packed; cksum < packed; pbzip2 -p3 -dc packed | cksum");
+}

@@ -3,6 +3,7 @@
 
 mod compressors;
 mod languages;
+mod media;
 
 use std::path::Path;
 
