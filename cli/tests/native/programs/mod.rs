@@ -4,6 +4,7 @@
 mod compressors;
 mod languages;
 mod media;
+mod redis;
 
 use std::path::Path;
 
