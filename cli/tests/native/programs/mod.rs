@@ -5,6 +5,7 @@ mod compressors;
 mod languages;
 mod media;
 mod redis;
+mod stress;
 
 use std::path::Path;
 
