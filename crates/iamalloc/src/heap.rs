@@ -582,7 +582,8 @@ impl SubHeap {
     }
 
     /// Gives back the memory of free runs, until `left` keep theirs, and first that of segments without a
-    /// block. The runs stay mapped. If the source refuses some, the next try comes when as many more are free.
+    /// block. The runs stay mapped. If the source refuses some, the next try comes when that many more are
+    /// free.
     fn give_back(&self, left: usize, source: &impl Source) {
         let mut refused = 0;
         for segment in (0..LISTS).rev().flat_map(|list| self.listed(list)) {
