@@ -1,5 +1,5 @@
-//! Interpreters, compilers and virtual machines, and what is built by them. What the programs in `sources`
-//! print does not depend on the order in which their threads run.
+//! Interpreters, compilers and virtual machines, and what is built by them. The output of the programs in
+//! `sources` does not depend on the order in which their threads run.
 
 use std::path::Path;
 use std::process::Command;

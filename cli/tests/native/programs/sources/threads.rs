@@ -1,5 +1,5 @@
 //! Threads of Rust's standard library: scopes, channels, panics, locks, and destructors of objects that
-//! belong to threads. What it prints does not depend on the order in which threads run.
+//! belong to threads. Its output does not depend on the order in which threads run.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use std::time::Duration;
 static DROPPED: AtomicUsize = AtomicUsize::new(0);
 static KEPT: AtomicU64 = AtomicU64::new(0);
 
-/// What a thread keeps, with memory that its destructor frees.
+/// The object that a thread keeps, with memory that its destructor frees.
 struct Kept(Vec<Box<u64>>);
 
 impl Drop for Kept {
