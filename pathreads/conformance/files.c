@@ -267,9 +267,90 @@ static void threads_write_to_pages_beside_each_other(void) {
     say_file();
 }
 
+static int ends[2];
+static sem_t begun;
+
+static void *write_to_pipe(void *unused) {
+    sem_post(&begun);
+    SAY_CALL(write(ends[1], memory, 100));
+    return unused;
+}
+
+// The pipe is full, so the thread waits in its call, or is about to.
+static void a_call_that_waits_keeps_its_memory(void) {
+    map_file(PROT_READ, 0);
+    NEED(pipe(ends) == 0 && fcntl(ends[1], F_SETPIPE_SZ, 4096) >= 0);
+    unsigned char *bytes = map_pages(1);
+    NEED(write(ends[1], bytes, page) == (ssize_t)page);
+    pthread_t writer = start(write_to_pipe, NULL);
+    sem_wait(&begun);
+    NEED(mprotect(memory, PAGES * page, PROT_READ | PROT_WRITE) == 0);
+    memory[page + 5] = 1;
+    memory = mremap(memory, PAGES * page, PAGES / 2 * page, 0);
+    NEED(read(ends[0], bytes, page) == (ssize_t)page);
+    finish(writer);
+    say_file();
+}
+
+static void lost_and_won_rights_count_at_once(void) {
+    map_file(PROT_READ, 0);
+    NEED(pipe(ends) == 0 && write(ends[1], memory, 10) == 10);
+    NEED(mprotect(memory, PAGES * page, PROT_WRITE) == 0);
+    SAY_CALL(read(ends[0], memory, 10));
+    NEED(getrlimit(RLIMIT_NOFILE, (void *)(memory + 300 * page)) == 0);
+    memset(memory + 300 * page, 0, sizeof(struct rlimit));
+    NEED(mprotect(memory, PAGES * page, PROT_READ) == 0);
+    say_sum((void *)PAGES);
+    say_file();
+}
+
+static void the_programs_locks_of_a_file_stay(void) {
+    map_file(PROT_READ | PROT_WRITE, 0);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    SAY_CALL(fcntl(file, F_SETLK, &lock));
+    NEED(munmap(memory, PAGES * page) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        NEED(fcntl(file, F_GETLK, &lock) == 0);
+        _exit(lock.l_type == F_WRLCK ? 7 : 8);
+    }
+    say_end("a child that looks for the lock", child);
+}
+
+static void *make_child_that_maps(void *unused) {
+    static unsigned char *volatile mapped;
+    pid_t child = vfork();
+    if (child == 0) {
+        mapped = mmap(NULL, PAGES * page, PROT_READ, MAP_PRIVATE, file, 0);
+        _exit(mapped == MAP_FAILED);
+    }
+    say_end("a child", child);
+    SAY("%u\n", mapped[page * 77] - in_file(77));
+    return unused;
+}
+
+static void a_mapping_of_a_vfork_child_stays(void) {
+    map_file(PROT_READ | PROT_WRITE, 0);
+    in_thread(make_child_that_maps, NULL);
+    in_thread(write_byte, (void *)(77 * page));
+    say_file();
+}
+
+static void equal_parts_are_one_mapping_again(void) {
+    map_file(PROT_READ, 0);
+    for (int round = 0; round < 70; round++)
+        for (size_t i = 0; i < PAGES; i++) {
+            NEED(mprotect(memory + i * page, page, PROT_NONE) == 0);
+            NEED(mprotect(memory + i * page, page, PROT_READ) == 0);
+        }
+    in_thread(say_sum, (void *)PAGES);
+}
+
 RULES(RULE(all_threads_see_what_one_writes), RULE(a_thread_that_has_read_sees_what_is_written),
       RULE(a_mapping_may_begin_inside_of_a_file), RULE(calls_write_there),
       RULE(rights_may_come_later), RULE(a_right_that_is_missing_is_a_fault), RULE(a_child_has_its_own),
       RULE(a_vfork_child_writes_to_the_same), RULE(a_mapping_that_moves_keeps_what_was_written),
       RULE(a_mapping_that_was_only_read_moves), RULE(the_descriptor_and_the_name_may_go),
-      RULE(memory_may_be_made_before_it_is_used), RULE(threads_write_to_pages_beside_each_other))
+      RULE(memory_may_be_made_before_it_is_used), RULE(threads_write_to_pages_beside_each_other),
+      RULE(a_call_that_waits_keeps_its_memory), RULE(lost_and_won_rights_count_at_once), RULE(the_programs_locks_of_a_file_stay),
+      RULE(a_mapping_of_a_vfork_child_stays), RULE(equal_parts_are_one_mapping_again))

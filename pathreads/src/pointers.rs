@@ -42,7 +42,7 @@ const MESSAGE: u64 = 56;
 /// The most elements of an array of `iovec`.
 pub const MOST_VECTORS: u64 = 1024;
 /// More than what a `prctl` or an `ioctl` of a terminal reads or writes.
-const SMALL: u64 = 256;
+const SMALL: u64 = 512;
 
 impl Memory {
     /// Returns the address and the length, by a call's number and arguments. An address of 0 is no memory.
@@ -58,8 +58,8 @@ impl Memory {
     }
 }
 
-/// Returns the memory that a call names, or `None` if that is not known. `first` and `second` are its first
-/// two arguments, and arguments are counted from 0.
+/// Returns the memory that a call names, or `None` if that is not known. `second` is its second argument.
+/// Arguments are counted from 0.
 pub const fn of(number: u64, second: u64) -> Option<&'static [Memory]> {
     const IOCTL: u64 = 16;
     if number == IOCTL { of_ioctl(second) } else { of_call(number) }
@@ -147,6 +147,9 @@ const fn of_call(number: u64) -> Option<&'static [Memory]> {
         // sendmsg, recvmsg, socketpair
         46 | 47 => &[Message(1)],
         53 => &[Bytes(3, 8)],
+        // arch_prctl, inotify_add_watch
+        158 => &[Bytes(1, 8)],
+        254 => &[Text(1)],
         // uname, getrlimit, getrusage, sysinfo, times, getgroups, getresuid, getresgid, prctl
         63 => &[Bytes(0, 390)],
         97 => &[Bytes(1, TIME)],

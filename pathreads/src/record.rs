@@ -122,7 +122,14 @@ impl Region {
     fn continues_as(&self, next: &Region) -> bool {
         self.end == next.start
             && (self.rights, self.holders, self.current) == (next.rights, next.holders, next.current)
-            && (self.file, next.file, self.is_copy) == (NO_FILE, NO_FILE, next.is_copy)
+            && (self.is_copy, self.is_private) == (next.is_copy, next.is_private)
+            && self.has_same_content(next)
+    }
+
+    /// Returns whether the content of the next region follows. Shared mappings stay as they were made.
+    fn has_same_content(&self, next: &Region) -> bool {
+        let is_next_part = self.file == next.file && self.offset + (self.end - self.start) == next.offset;
+        self.file == NO_FILE && next.file == NO_FILE || self.is_private && is_next_part
     }
 }
 
@@ -272,7 +279,7 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    const FEW: usize = 8;
+    const FEW: usize = 9;
 
     fn record() -> Record<FEW> {
         Record::default()
@@ -308,6 +315,13 @@ mod tests {
         record.add(region(50, 60, 3)).unwrap();
         record.add(Region { is_copy: true, ..region(60, 70, 3) }).unwrap();
         assert_eq!(record.all().len(), 6);
+        let private =
+            |start, offset| Region { file: 9, offset, is_private: true, ..region(start, start + 10, 1) };
+        record.add(private(70, 100)).unwrap();
+        record.add(private(80, 110)).unwrap();
+        assert_eq!(record.all().len(), 7);
+        record.add(private(90, 130)).unwrap();
+        assert_eq!(record.all().len(), 8);
     }
 
     #[test]

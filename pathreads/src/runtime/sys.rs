@@ -17,6 +17,7 @@ pub mod nr {
     pub const CLOSE: u64 = 3;
     pub const FSTAT: u64 = 5;
     pub const LSEEK: u64 = 8;
+    pub const FSTATFS: u64 = 138;
     pub const MMAP: u64 = 9;
     pub const MPROTECT: u64 = 10;
     pub const MUNMAP: u64 = 11;

@@ -3,10 +3,9 @@
 use super::compare;
 
 /// Three processes for each stressor do a bounded number of operations and check them (`--verify`). The one
-/// for threads also tries `setns` with a wrong descriptor. It fails in all ways, and with `--isolate` a
-/// message says so, which is left out. The stressor of `madvise` is not among them: as root it tells Linux
-/// that memory is broken. Nor is that of `mutex`: it fails now and then if a thread is done before its maker
-/// looks.
+/// for threads also tries `setns` with a wrong descriptor. It fails in all ways, and with `--isolate` that is
+/// said, which is left out. Two stressors are not among them: as root that of `madvise` tells Linux that
+/// memory is broken, and that of `mutex` fails now and then because a thread ends before its maker looks.
 #[test]
 fn stress_ng() {
     let line = r#"

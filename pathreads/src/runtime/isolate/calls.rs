@@ -100,6 +100,7 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
         }
         nr::SETRLIMIT | nr::PRLIMIT64 => {
             sync();
+            touch(frame.call[4], 16);
             return Some(stack::with(frame, set_limit));
         }
         nr::CLOSE | nr::DUP2 | nr::DUP3 => return keep_descriptors(frame),
@@ -166,14 +167,17 @@ pub fn go_on_preparing(prepared: u64) {
 fn prepare(frame: &mut Frame) {
     let Some(named) = pointers::of(frame.call[0], frame.call[2]) else {
         return match frame.call[0] {
-            // The words of the new thread or process are mapped when it is made.
-            nr::CLONE | nr::CLONE3 | nr::FORK | nr::VFORK => sync(),
-            _ => super::sync_to_write(),
+            nr::CLONE | nr::CLONE3 | nr::FORK | nr::VFORK => {
+                sync();
+                touch_words_of_clone(frame);
+            }
+            _ => super::sync_to_write(&frame.call),
         };
     };
     for memory in named {
         let (start, length) = memory.range(&frame.call);
-        if start == 0 {
+        // `fcntl` and others also take numbers there.
+        if start < LOWEST {
             continue;
         }
         touch(start, length);
@@ -183,6 +187,26 @@ fn prepare(frame: &mut Frame) {
             _ => {}
         }
     }
+}
+
+/// No memory of a program lies below this address.
+const LOWEST: u64 = 1 << 16;
+
+/// Has the words mapped where `clone` and `clone3` write numbers.
+#[inline(never)]
+fn touch_words_of_clone(frame: &Frame) {
+    const WORDS_OF_ARGUMENTS: usize = 4;
+    let [number, first, _, parents, childs, ..] = frame.call;
+    let words = match number {
+        nr::CLONE => [0, parents, childs],
+        // `struct clone_args` begins with the flags, and these addresses.
+        nr::CLONE3 => match user::words::<WORDS_OF_ARGUMENTS>(first) {
+            Ok([_, descriptor, childs, parents]) => [descriptor, childs, parents],
+            Err(_) => return,
+        },
+        _ => return,
+    };
+    words.into_iter().filter(|word| *word >= LOWEST).for_each(|word| touch(word, 4));
 }
 
 /// Has the memory mapped that an array of `iovec` names. A wrong address is left to the kernel.

@@ -20,8 +20,8 @@ use crate::dispatch::Then;
 use crate::entry::Frame;
 use crate::patch;
 use crate::sys::{
-    self, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, MAP_SHARED, PROT_EXEC, PROT_READ,
-    PROT_WRITE, Result, harmless, nr,
+    self, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_EXEC,
+    PROT_READ, PROT_WRITE, Result, harmless, nr,
 };
 
 /// Where the heap begins, and the most that it grows to.
@@ -48,8 +48,12 @@ const LEAST_PRIVATE: u64 = 1 << 20;
 const LEAST_COPY: u64 = 64 << 10;
 const COPIES: u64 = 64;
 
-/// A region of a private mapping is copied as a whole when the record has as many regions.
+/// The most that is copied at once, unless the record has many regions.
+const MOST_COPY: u64 = 4 << 20;
 const MANY_REGIONS: usize = 10_000;
+
+/// The most descriptors that are kept for private mappings.
+const MOST_PRIVATE: u64 = 128;
 
 /// The content of a mapping.
 #[derive(Clone, Copy)]
@@ -103,7 +107,8 @@ pub extern "C" fn call(frame: &mut Frame) -> Then {
 /// Maps memory. Code of a file is rewritten while there is one thread. Later its calls are dispatched.
 fn map_for_program(arguments: [u64; 6]) -> Result {
     let [_, length, protection, flags, file, offset] = arguments;
-    let address = map_as(arguments, true)?;
+    // Other members do not have the descriptors of a child of `vfork`.
+    let address = map_as(arguments, !super::fork::is_sharing())?;
     let is_code = protection & PROT_EXEC != 0 && flags & (MAP_PRIVATE | MAP_ANONYMOUS) == MAP_PRIVATE;
     if is_code && !patch::has_threads() {
         patch::add(patch::Mapping { address, length, protection, file, offset });
@@ -146,7 +151,8 @@ fn map_as(arguments: [u64; 6], may_be_private: bool) -> Result {
     match source {
         // SAFETY: the view was for this function alone.
         Source::View(at) => unsafe { sys::munmap(at, length) },
-        Source::File(file, _) | Source::Private(file, _) if result.is_err() => sys::close(file),
+        Source::File(file, _) if result.is_err() => sys::close(file),
+        Source::Private(file, _) if result.is_err() => close_private(file),
         _ => {}
     }
     result
@@ -171,13 +177,16 @@ fn open_source(
         }
         (false, true) => {
             // SAFETY: the kernel chooses a free address.
-            let at = unsafe { sys::mmap(0, length, rights, MAP_PRIVATE, file, offset)? };
+            let at =
+                unsafe { sys::mmap(0, length, rights, MAP_PRIVATE | flags & MAP_NORESERVE, file, offset)? };
             let is_large = length >= LEAST_PRIVATE && rights & PROT_EXEC == 0;
             if may_be_private
                 && is_large
+                && control().private_files.load(Ordering::Relaxed) < MOST_PRIVATE
                 && is_regular(file)
                 && let Ok(kept) = copy_away(file)
             {
+                control().private_files.fetch_add(1, Ordering::Relaxed);
                 // SAFETY: the mapping was a try.
                 unsafe { sys::munmap(at, length) };
                 return Ok(Source::Private(kept, offset));
@@ -196,7 +205,7 @@ fn open_source(
     }
 }
 
-/// Returns whether a descriptor is of a file that has a length.
+/// Returns whether a descriptor is of a file that has a length, and pages of 4 KiB.
 fn is_regular(file: u64) -> bool {
     /// The kernel's `struct stat`, and the place of the mode in it, in words of four bytes.
     const STAT: usize = 36;
@@ -205,7 +214,14 @@ fn is_regular(file: u64) -> bool {
     const REGULAR: u32 = 0o100_000;
     let mut about = [0_u32; STAT];
     let known = harmless!(nr::FSTAT, file, about.as_mut_ptr() as u64).is_ok();
-    known && about[MODE] & FORMAT == REGULAR
+    if !known || about[MODE] & FORMAT != REGULAR {
+        return false;
+    }
+    /// The words of the kernel's `struct statfs`, which begins with the type.
+    const STATFS: usize = 15;
+    const HUGETLBFS: u64 = 0x9584_58f6;
+    let mut system = [0_u64; STATFS];
+    harmless!(nr::FSTATFS, file, system.as_mut_ptr() as u64).is_ok() && system[0] != HUGETLBFS
 }
 
 /// Returns an error if the program must not have so much more memory.
@@ -298,9 +314,7 @@ fn fill_in(record: &mut Record, start: u64, length: u64, rights: u64, source: So
 fn add(record: &mut Record, mut region: Region) -> Result<()> {
     take(&mut region)?;
     record.add(region).map_err(full).inspect_err(|_| super::unmap_here(region.start, region.end))?;
-    if region.needs_copy() {
-        control().needs_copies.store(true, Ordering::Relaxed);
-    }
+    note_copy(&region);
     super::announce();
     Ok(())
 }
@@ -319,14 +333,12 @@ fn copy_in(from: u64, to: u64, length: u64) -> Result<()> {
     Ok(())
 }
 
-/// Copies what a private mapping of a file has in a range that will be written to. Members that have the file
-/// mapped there are asked to give that up, and map the copy when they need it.
+/// Copies a private mapping of a file in a range that will be written to. Members that have the file mapped
+/// there map the copy in its place.
 pub fn copy_private(record: &mut Record, start: u64, end: u64) -> Result<()> {
     while let Some(region) = record.touched(start, end).iter().find(|region| region.needs_copy()).copied() {
-        let part = match record.all().len() {
-            ..MANY_REGIONS => ((region.end - region.start) / COPIES).max(LEAST_COPY).next_power_of_two(),
-            _ => region.end - region.start,
-        };
+        let most = if record.all().len() < MANY_REGIONS { MOST_COPY } else { u64::MAX / 2 };
+        let part = ((region.end - region.start) / COPIES).clamp(LEAST_COPY, most).next_power_of_two();
         let from = (start.max(region.start) / part * part).max(region.start);
         let to = end.min(region.end).next_multiple_of(part).min(region.end);
         copy_part(record, &region, from, to)?;
@@ -342,27 +354,22 @@ fn copy_part(record: &mut Record, region: &Region, start: u64, end: u64) -> Resu
     let copied = copy_in(view, start, length);
     // SAFETY: the view was for this function alone.
     unsafe { sys::munmap(view, length) };
-    let divided = copied.and_then(|()| record.divided(start, end).map(|_| ()).map_err(full));
+    let divided = copied.and_then(|()| record.divided(start, end).map_err(full).map(|_| ()));
     divided.inspect_err(|_| punch(start, end))?;
-    request(region.holders, Request::Unmap { start, end });
-    let (holders, current) = (Members::NONE, Members::NONE);
-    let mut copy = Region {
-        start,
-        end,
-        file: NO_FILE,
-        offset: 0,
-        is_copy: true,
-        is_private: false,
-        holders,
-        current,
-        ..*region
-    };
-    let taken = take(&mut copy);
-    record.remove(start, end);
-    // There is room: a region was removed.
-    record.add(copy).map_err(full)?;
-    close_unused(record, region);
+    for part in record.touched(start, end) {
+        (part.file, part.offset) = (NO_FILE, 0);
+        (part.is_copy, part.is_private) = (true, false);
+        part.current = Members::NONE;
+    }
+    // Before the bounds change: see `touch`.
     super::announce();
+    request(region.holders, Request::Replace { start, end });
+    let mut taken = Ok(0);
+    for part in record.touched(start, end) {
+        taken = take(part).inspect_err(|_| super::unmap_here(part.start, part.end));
+    }
+    record.join(start, end);
+    close_unused(record, region);
     taken.map(|_| ())
 }
 
@@ -390,18 +397,59 @@ fn release(record: &mut Record, region: &Region) {
 
 /// Closes the file of a region that has gone, if no other region has it.
 fn close_unused(record: &Record, region: &Region) {
-    if region.is_private {
-        note_copies(record);
-    }
-    if record.all().iter().all(|other| other.file != region.file) {
-        sys::close(region.file);
+    let is_unused = record.all().iter().all(|other| other.file != region.file);
+    match region.is_private {
+        true => {
+            note_copies(record);
+            if is_unused {
+                close_private(region.file);
+            }
+        }
+        false if is_unused => sys::close(region.file),
+        false => {}
     }
 }
 
-/// Notes whether there is memory that must be copied before the kernel writes to it.
+/// Closes a descriptor that was kept for a private mapping. Linux would drop the program's own locks of the
+/// file (`fcntl`), so a file with locks keeps its descriptor.
+fn close_private(file: u64) {
+    const F_OFD_GETLK: u64 = 36;
+    const F_WRLCK: u64 = 1;
+    const F_UNLCK: u64 = 2;
+    /// The kernel's `struct flock` begins with the kind, in 16 bits.
+    const FLOCK: usize = 4;
+    let mut lock = [0_u64; FLOCK];
+    lock[0] = F_WRLCK;
+    let known = harmless!(nr::FCNTL, file, F_OFD_GETLK, lock.as_mut_ptr() as u64).is_ok();
+    if !known || lock[0] & 0xffff == F_UNLCK {
+        sys::close(file);
+    }
+    // A child of `vfork` closes its own descriptor only.
+    control().private_files.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Notes that a region must be copied before the kernel writes to it, if that is so. The caller announces a
+/// change after that.
+fn note_copy(region: &Region) {
+    if region.needs_copy() {
+        let [low, high] = &control().copies;
+        let is_first = low.load(Ordering::Relaxed) >= high.load(Ordering::Relaxed);
+        let start = if is_first { region.start } else { region.start.min(low.load(Ordering::Relaxed)) };
+        low.store(start, Ordering::Relaxed);
+        high.fetch_max(region.end, Ordering::Relaxed);
+    }
+}
+
+/// Notes the bounds of memory that must be copied before the kernel writes to it.
 fn note_copies(record: &Record) {
-    let needs_copies = record.all().iter().any(Region::needs_copy);
-    control().needs_copies.store(needs_copies, Ordering::Relaxed);
+    let mut regions = record.all().iter().filter(|region| region.needs_copy());
+    let first = regions.next();
+    let last = regions.next_back().or(first);
+    let bounds = [first.map_or(0, |region| region.start), last.map_or(0, |region| region.end)];
+    // Release pairs with the acquire in `needs_copy`.
+    for (bound, value) in control().copies.iter().zip(bounds) {
+        bound.store(value, Ordering::Release);
+    }
 }
 
 /// Unmaps memory, as `munmap` does.
@@ -466,9 +514,10 @@ fn protect_region(region: &mut Region, rights: u64) -> Result<()> {
             // `announce` says that this member has what changed.
             take(region).inspect_err(|_| *region = old)?;
         }
-        if region.needs_copy() {
-            control().needs_copies.store(true, Ordering::Relaxed);
-        }
+        super::announce();
+    }
+    if region.needs_copy() {
+        note_copy(region);
         super::announce();
     }
     Ok(())
@@ -495,13 +544,15 @@ pub fn resize([start, old, new, flags, target, _]: [u64; 6]) -> Result {
     }
     super::with_record(|record| {
         blocks::settle(record, start, start + old)?;
-        make_one(record, start, start + old)?;
-        let region = record.at(start).copied().filter(|region| start + old.min(new) <= region.end);
-        let region = region.ok_or(Errno::EFAULT)?;
-        if new <= old && !is_fixed {
+        if new > old || is_fixed {
+            make_one(record, start, start + old)?;
+        }
+        if new <= old && !is_fixed && is_one(record, start, start + old) {
             remove(record, start + new, start + old)?;
             return Ok(start);
         }
+        let region = record.at(start).copied().filter(|region| start + old.min(new) <= region.end);
+        let region = region.ok_or(Errno::EFAULT)?;
         if start + old > region.end {
             return Err(Errno::EFAULT);
         }
@@ -528,21 +579,28 @@ pub fn resize([start, old, new, flags, target, _]: [u64; 6]) -> Result {
     })
 }
 
-/// Makes a private mapping of a file, of which parts were copied, one copy again.
-fn make_one(record: &mut Record, start: u64, end: u64) -> Result<()> {
+/// Returns whether a range is one mapping to the program: parts of a private mapping of a file may be copied.
+fn is_one(record: &mut Record, start: u64, end: u64) -> bool {
+    let is_whole = record.covers(start, end);
     let regions = record.touched(start, end);
     let rights = regions.first().map_or(0, |region| region.rights);
     let is_part = |region: &Region| (region.is_private || region.is_copy) && region.rights == rights;
-    if regions.len() < 2 || !regions.iter().all(is_part) {
+    is_whole && (regions.len() == 1 || regions.iter().all(is_part))
+}
+
+/// Makes a private mapping of a file, of which parts were copied, one copy.
+fn make_one(record: &mut Record, start: u64, end: u64) -> Result<()> {
+    if record.touched(start, end).len() < 2 || !is_one(record, start, end) {
         return Ok(());
     }
     while let Some(region) = record.touched(start, end).iter().find(|region| region.is_private).copied() {
         copy_part(record, &region, region.start, region.end)?;
     }
-    for region in record.touched(start, end) {
-        request(region.holders, Request::Unmap { start: region.start, end: region.end });
-        super::unmap_here(region.start, region.end);
-        (region.holders, region.current) = (Members::NONE, Members::NONE);
+    // All lie in the program's memory, and are mapped there wherever they are mapped.
+    let regions = record.touched(start, end);
+    let holders = regions.iter().fold(Members::NONE, |all, region| all.and_all(region.holders));
+    for region in regions {
+        (region.holders, region.current) = (holders, Members::NONE);
     }
     record.join(start, end);
     super::announce_to_all();

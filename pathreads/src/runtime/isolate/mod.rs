@@ -10,6 +10,7 @@
 //! | unknown: recorded, and not mapped here | SIGSEGV, and [`fault`] maps its whole region | current |
 //! | current: mapped as recorded | as the program was promised | behind, gone |
 //! | behind: mapped with fewer rights than recorded | SIGSEGV where a right is missing, and [`fault`] maps again | current |
+//! | a file: mapped privately, without the right to write | at a write SIGSEGV, and [`fault`] copies a part | behind |
 //! | gone: neither recorded nor mapped | SIGSEGV for the program | unknown |
 //!
 //! 1. *The record decides.* It is read and changed under [`lock`]. Nothing touches the program's memory under
@@ -17,6 +18,8 @@
 //! 2. *A region names its members twice*: `holders` may have it mapped, and `current` have it as recorded. A
 //!    new right clears `current` and disturbs no member. A lost right, or memory that goes, is a request to
 //!    `holders`.
+//!    A part that becomes a copy is a request to `holders`, too: no member writes to the copy before all
+//!    have it.
 //! 3. *A request is answered before the lock is released.* The requester writes it, sets `pending` of each
 //!    member (release, which pairs with the acquire in [`serve`]) and sends SIGSTKFLT. The member does what
 //!    is asked and clears `pending` (release, which pairs with the acquire in [`request`]). SIGSTKFLT is
@@ -93,6 +96,8 @@ pub enum Request {
     Unmap { start: u64, end: u64 },
     /// Give the memory of a range the rights that are recorded.
     Protect { start: u64, end: u64 },
+    /// Map the memory of a range as it is recorded, but for the right to write.
+    Replace { start: u64, end: u64 },
     /// Set the action of a signal.
     Act { signal: u64, action: [u64; 4] },
     /// Answer, and wait while `stops` has this value.
@@ -132,8 +137,12 @@ struct Control {
     members: [Member; MOST_MEMBERS],
     /// No member had a higher number.
     most: AtomicU32,
-    /// Whether there is memory that must be copied before the kernel writes to it. Written under the lock.
-    needs_copies: AtomicBool,
+    /// The bounds of memory that must be copied before the kernel writes to it. Written under the lock.
+    copies: [AtomicU64; 2],
+    /// The descriptors that are kept for private mappings of files.
+    private_files: AtomicU64,
+    /// Counts descriptors that were kept.
+    kept: AtomicU64,
     /// Whether the kernel may read memory after a call: `blocks::note_call`.
     pages_are_held: AtomicBool,
     /// Whether a thread has changed what Linux keeps for another one: no member waits from then on.
@@ -253,7 +262,10 @@ fn keep_away(file: u64) -> Result {
 /// Returns a copy of a descriptor with a number that programs do not meet.
 fn copy_away(file: u64) -> Result {
     const F_DUPFD_CLOEXEC: u64 = 1030;
-    let kept = harmless!(nr::FCNTL, file, F_DUPFD_CLOEXEC, first_kept())?;
+    let least = first_kept();
+    // Numbers do not come again soon: a child of `vfork` has those of the record in a table of its own.
+    let next = if is_on() { control().kept.fetch_add(1, Ordering::Relaxed) % least.max(2) / 2 } else { 0 };
+    let kept = harmless!(nr::FCNTL, file, F_DUPFD_CLOEXEC, least + next)?;
     if is_on() {
         control().lowest_kept.fetch_min(kept, Ordering::Relaxed);
     }
@@ -514,6 +526,12 @@ fn serve() {
                 .filter(|region| region.holders.has(me()))
                 .for_each(protect_here);
         }
+        Request::Replace { start, end } => {
+            // SAFETY: as above.
+            let record = unsafe { &mut *control().record.get() };
+            let regions = record.touched(start, end).iter().filter(|region| region.holders.has(me()));
+            regions.for_each(replace_here);
+        }
         Request::Act { signal, action } => sigaction::set_here(signal, action),
         Request::Stop { .. } => {}
         Request::Register => {
@@ -574,6 +592,15 @@ fn take(region: &mut Region) -> Result {
     Ok(mapped)
 }
 
+/// Maps a region of which a copy was made. The right to write comes by a fault, when all have the copy.
+fn replace_here(region: &Region) {
+    let rights =
+        if region.rights & PROT_WRITE == 0 { region.rights } else { region.rights & !PROT_WRITE | PROT_READ };
+    if map_here(&Region { rights, ..*region }).is_err() {
+        unmap_here(region.start, region.end);
+    }
+}
+
 fn unmap_here(start: u64, end: u64) {
     // SAFETY: the memory was the program's, which has unmapped it.
     unsafe { sys::munmap(start, end - start) };
@@ -623,19 +650,30 @@ pub fn sync() {
     }
 }
 
-/// Does the same before a call that may write to any memory.
-pub fn sync_to_write() {
+/// Does the same before a call of which the memory is not known. Memory that must be copied before it is
+/// written to is copied where an argument points to.
+pub fn sync_to_write(call: &[u64; 7]) {
+    const LIKELY: u64 = 1 << 20;
     sync();
-    if needs_copies() {
+    let named = || call[1..].iter().filter(|at| needs_copy(**at, at.saturating_add(1)));
+    if named().next().is_some() {
         prepare_stack();
-        let _ = locked(|record| memory::copy_private(record, 0, u64::MAX));
+        locked(|record| {
+            for at in named() {
+                // The kernel reports memory that cannot be had.
+                let _ = memory::copy_private(record, *at, at.saturating_add(LIKELY));
+            }
+        });
     }
+    // A copy may have been made meanwhile.
+    sync();
 }
 
-/// Returns whether there is memory that must be copied before the kernel writes to it.
-fn needs_copies() -> bool {
-    // The member that sets it announces a change, so another one sees it or is not synchronised.
-    control().needs_copies.load(Ordering::Relaxed)
+/// Returns whether a range may have memory that must be copied before the kernel writes to it.
+fn needs_copy(start: u64, end: u64) -> bool {
+    // Acquire pairs with the release in `memory::note_copies`: the version that was announced before is seen.
+    let [low, high] = control().copies.each_ref().map(|bound| bound.load(Ordering::Acquire));
+    low < end && start < high
 }
 
 #[inline(never)]
@@ -667,7 +705,7 @@ fn is_synced() -> bool {
 #[inline(always)]
 pub fn touch(start: u64, length: u64) {
     // The version is read after the states of blocks: it is increased before one becomes ordinary.
-    let has_it = if is_synced() && !needs_copies() {
+    let has_it = if is_synced() && !needs_copy(start, start.saturating_add(length)) {
         !blocks::may_be_others(start, length) && is_synced()
     } else {
         is_remembered(start, length)

@@ -1,5 +1,5 @@
 // Threads that allocate more than the heap holds while hot methods are compiled, with locks, monitors,
-// exceptions and a parallel stream. What it prints does not depend on the order in which threads run.
+// exceptions and a parallel stream. Its output does not depend on the order in which threads run.
 
 import java.nio.ByteBuffer;
 import java.util.*;

@@ -1,5 +1,5 @@
 // Threads of the C++ library: futures, exceptions that cross threads, condition variables, and destructors of
-// objects that belong to threads. What it prints does not depend on the order in which threads run.
+// objects that belong to threads. Its output does not depend on the order in which threads run.
 
 #include <atomic>
 #include <condition_variable>

@@ -13,7 +13,7 @@ use std::time::Duration;
 static DROPPED: AtomicUsize = AtomicUsize::new(0);
 static KEPT: AtomicU64 = AtomicU64::new(0);
 
-/// The object that a thread keeps, with memory that its destructor frees.
+/// Data of one thread, with memory that its destructor frees.
 struct Kept(Vec<Box<u64>>);
 
 impl Drop for Kept {

@@ -1,5 +1,5 @@
 // Workers that share memory: locks and a turn that goes round by Atomics.wait, messages with memory that is
-// handed over, errors, and garbage. What it prints does not depend on the order in which workers run.
+// handed over, errors, and garbage. Its output does not depend on the order in which workers run.
 
 const { Worker, isMainThread, parentPort, workerData, MessageChannel, receiveMessageOnPort } =
     require('worker_threads');
