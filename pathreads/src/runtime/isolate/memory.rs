@@ -55,6 +55,8 @@ const MANY_REGIONS: usize = 10_000;
 /// The most descriptors that are kept for private mappings.
 const MOST_PRIVATE: u64 = 128;
 
+const HUGE_PAGE: u64 = 2 << 20;
+
 /// The content of a mapping.
 #[derive(Clone, Copy)]
 enum Source {
@@ -66,6 +68,19 @@ enum Source {
     File(u64, u64),
     /// The same of a private mapping.
     Private(u64, u64),
+}
+
+impl Source {
+    /// Returns the offset of a large mapping of a file in its first huge page. Linux maps the file's memory by
+    /// larger pages where the address has the same offset.
+    fn huge_offset(self, length: u64) -> Option<u64> {
+        match self {
+            Source::File(_, offset) | Source::Private(_, offset) if length >= HUGE_PAGE => {
+                Some(offset % HUGE_PAGE)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Handles a call about memory.
@@ -142,7 +157,7 @@ fn map_as(arguments: [u64; 6], may_be_private: bool) -> Result {
         let block = blocks::place(record, arguments);
         let start = match block {
             Some(block) => block.start(),
-            None => place(record, address, length, flags)?,
+            None => place(record, address, length, flags, source.huge_offset(length))?,
         };
         fill_in(record, start, length, rights & RIGHTS, source)?;
         block.into_iter().for_each(blocks::begin_use);
@@ -246,7 +261,7 @@ pub fn note_limit() {
 }
 
 /// Chooses the address of a mapping. A fixed one replaces the memory that is there.
-fn place(record: &mut Record, address: u64, length: u64, flags: u64) -> Result {
+fn place(record: &mut Record, address: u64, length: u64, flags: u64, huge_offset: Option<u64>) -> Result {
     const MAP_32BIT: u64 = 0x40;
     let end = address.checked_add(length).filter(|end| *end <= END);
     if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
@@ -276,6 +291,11 @@ fn place(record: &mut Record, address: u64, length: u64, flags: u64) -> Result {
         if record.is_free(wanted, wanted + length) {
             return Ok(wanted);
         }
+    }
+    if let Some(offset) = huge_offset
+        && let Ok(start) = free_range(record, length + HUGE_PAGE)
+    {
+        return Ok(start + (offset.wrapping_sub(start) & (HUGE_PAGE - 1)));
     }
     free_range(record, length)
 }
