@@ -71,8 +71,8 @@ enum Source {
 }
 
 impl Source {
-    /// Returns the offset of a large mapping of a file in its first huge page. Linux maps the file's memory by
-    /// larger pages where the address has the same offset.
+    /// Returns the offset of a large mapping of a file in its first huge page. Linux maps the file's memory
+    /// by larger pages where the address has the same offset.
     fn huge_offset(self, length: u64) -> Option<u64> {
         match self {
             Source::File(_, offset) | Source::Private(_, offset) if length >= HUGE_PAGE => {
