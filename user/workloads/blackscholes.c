@@ -49,10 +49,7 @@ int main(int argc, char **argv)
             .rate = 0.01 + 0.09 * next_fraction(&random), .volatility = 0.1 + 0.5 * next_fraction(&random),
             .years = 0.1 + next_fraction(&random), .is_put = next_random(&random) & 1,
         };
-    long numbers[MOST_THREADS];
-    for (int i = 0; i < threads; i++)
-        numbers[i] = i;
-    run(compute, numbers, sizeof *numbers);
+    run_numbered(compute);
     double sum = 0;
     for (long i = 0; i < size; i++)
         sum += prices[i];

@@ -190,10 +190,7 @@ int main(int argc, char **argv)
     for (long i = 0; i < CELLS; i++)
         pthread_mutex_init(&locks[i], NULL);
     pthread_barrier_init(&barrier, NULL, threads);
-    long numbers[MOST_THREADS];
-    for (int i = 0; i < threads; i++)
-        numbers[i] = i;
-    run(work, numbers, sizeof *numbers);
+    run_numbered(work);
     uint64_t sum = 0;
     for (long i = 0; i < size; i++)
         for (int axis = 0; axis < 3; axis++)

@@ -29,10 +29,7 @@ int main(int argc, char **argv)
         left[i] = next_random(&random) % 11;
         right[i] = next_random(&random) % 11;
     }
-    long numbers[MOST_THREADS];
-    for (int i = 0; i < threads; i++)
-        numbers[i] = i;
-    run(multiply, numbers, sizeof *numbers);
+    run_numbered(multiply);
     uint64_t sum = 0;
     for (long i = 0; i < size * size; i++)
         sum = digest(sum, product[i]);

@@ -75,10 +75,7 @@ int main(int argc, char **argv)
         swaptions[i].strike = 0.03 + 0.02 * next_fraction(&random);
         swaptions[i].volatility = 0.005 + 0.01 * next_fraction(&random);
     }
-    long numbers[MOST_THREADS];
-    for (int i = 0; i < threads; i++)
-        numbers[i] = i;
-    run(work, numbers, sizeof *numbers);
+    run_numbered(work);
     double prices = 0, errors = 0;
     for (int i = 0; i < SWAPTIONS; i++) {
         prices += swaptions[i].price;

@@ -100,6 +100,15 @@ __attribute__((unused)) static void run(void *(*body)(void *), void *elements, s
         pthread_join(made[i], NULL);
 }
 
+/* Runs `body` in all threads, each with the address of its number, a `long`, and waits for them. */
+__attribute__((unused)) static void run_numbered(void *(*body)(void *))
+{
+    long numbers[MOST_THREADS];
+    for (int i = 0; i < threads; i++)
+        numbers[i] = i;
+    run(body, numbers, sizeof *numbers);
+}
+
 /* Returns where the part of a thread begins, of `all`. The part of the next one begins where it ends. */
 __attribute__((unused)) static long part(long all, long thread)
 {

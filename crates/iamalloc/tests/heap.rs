@@ -295,3 +295,29 @@ fn runs_are_found_in_a_segment_that_has_them() {
     blocks.into_iter().for_each(|block| thread.free(block));
     thread.leave();
 }
+
+/// Large blocks that are exchanged have the memory of those before, and hardly any new.
+#[test]
+#[cfg_attr(miri, ignore = "takes minutes there")]
+fn exchanged_large_blocks_keep_their_memory() {
+    const EXCHANGES: usize = 400;
+    let heaps = Heaps::new(Counted::new());
+    let mut thread = Thread::new(&heaps, 1);
+    let mut blocks: Vec<Filled> = Vec::new();
+    let mut allocated = 0;
+    for _ in 0..EXCHANGES {
+        if blocks.len() == 4 {
+            let freed = thread.below(4);
+            thread.free(blocks.swap_remove(freed));
+        }
+        let size = RUN + thread.below(62 * RUN);
+        allocated += size;
+        blocks.push(thread.try_alloc(size, 16).unwrap());
+    }
+    let source = heaps.source();
+    let (maps, discarded) = (source.maps.load(Ordering::Relaxed), source.discarded.load(Ordering::Relaxed));
+    assert!(maps < EXCHANGES / 20, "{maps} mappings");
+    assert!(discarded < allocated / 20, "{discarded} of {allocated} bytes were given back");
+    blocks.into_iter().for_each(|block| thread.free(block));
+    thread.leave();
+}

@@ -567,7 +567,11 @@ pub fn resize([start, old, new, flags, target, _]: [u64; 6]) -> Result {
         if new > old || is_fixed {
             make_one(record, start, start + old)?;
         }
-        if new <= old && !is_fixed && is_one(record, start, start + old) {
+        if new <= old && !is_fixed {
+            // As on Linux, other mappings may follow, which go.
+            if !is_one(record, start, start + new) {
+                return Err(Errno::EFAULT);
+            }
             remove(record, start + new, start + old)?;
             return Ok(start);
         }
