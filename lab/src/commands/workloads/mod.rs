@@ -73,7 +73,7 @@ const fn of_size(name: &'static str, size: u64, small: u64, paper: &'static str)
 }
 
 /// The data sets are those of the table. For "Large" they are PARSEC's. `linear_regression` has a fifth: its
-/// threads share cache lines, so all of it takes minutes on many cores.
+/// threads share cache lines, so it becomes slower with more cores.
 const WORKLOADS: [Workload; 10] = [
     of_file("string_match", Content::Words, 500_000_000, "about 1"),
     of_file("histogram", Content::Bytes, 1_400_000_000, "2.17 on 32"),

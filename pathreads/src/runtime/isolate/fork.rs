@@ -9,7 +9,7 @@
 //!
 //! `fork` copies the memory and the record while all other members are stopped, and then makes the child. So
 //! the child waits for no other process. It is the leader of a program without other members. It begins on a
-//! stack of the runtime and with nothing mapped, because the memory that it inherits is the leader's.
+//! stack of the runtime. It inherits the leader's memory, and unmaps that first.
 //!
 //! A child of `vfork` is no member. It has everything mapped that is recorded, and is not asked when memory
 //! goes: its life is short, and its maker keeps the memory that it needs. It records its mappings in its
