@@ -229,12 +229,6 @@ static void a_child_of_vfork_has_its_parents_memory(void) {
 }
 
 static _Thread_local int own = 1;
-static sigjmp_buf back;
-
-static void jump_back(int signal) {
-    siglongjmp(back, signal);
-}
-
 static void *fork_with_state(void *unused) {
     (void)unused;
     own = 2;

@@ -62,19 +62,6 @@ static void two_mappings_may_be_unmapped_as_one(void) {
     SAY("others stay\n");
 }
 
-static sigjmp_buf back;
-static void jump_back(int signal) {
-    siglongjmp(back, signal);
-}
-
-static int faults(volatile unsigned char *at) {
-    signal(SIGSEGV, jump_back);
-    int caught = sigsetjmp(back, 1);
-    if (caught == 0) *at = 1;
-    signal(SIGSEGV, SIG_DFL);
-    return caught;
-}
-
 static void protection_holds(void) {
     unsigned char *at = map_pages(8);
     at[0] = 7;
@@ -256,19 +243,6 @@ static void a_vfork_child_uses_the_same_memory(void) {
     }
     say_end("the child", child);
     SAY("%d %d\n", at[0], is_readable(at + page));
-}
-
-// Returns whether the mappings that the kernel lists make an address accessible.
-static int is_listed(void *at) {
-    FILE *maps = fopen("/proc/self/maps", "r");
-    char line[500], rights[8];
-    unsigned long first, end, found = 0;
-    while (fgets(line, sizeof line, maps)) {
-        NEED(sscanf(line, "%lx-%lx %7s", &first, &end, rights) == 3);
-        found |= first <= (unsigned long)at && (unsigned long)at < end && rights[0] == 'r';
-    }
-    fclose(maps);
-    return found;
 }
 
 static void the_list_of_mappings_is_right(void) {
@@ -471,11 +445,6 @@ struct region {
     unsigned char holds[LARGE];
 };
 
-static unsigned next_random(unsigned *seed) {
-    *seed = *seed * 1664525 + 1013904223;
-    return *seed >> 8;
-}
-
 static void check_region(const struct region *region) {
     for (size_t i = 0; i < region->pages; i++) {
         const unsigned char *one = region->at + i * page;
@@ -590,6 +559,168 @@ static void memory_survives_random_calls_of_threads(void) {
     SAY("three threads\n");
 }
 
+// Memory of which the program drops parts again and again: a runtime may serve that.
+enum { DROPS = 30, AREA = 1024, PART = 40 };
+
+static long wrong_pages(const unsigned char *at, size_t pages, int value) {
+    long wrong = 0;
+    for (size_t i = 0; i < pages * page; i += 512) wrong += at[i] != value;
+    return wrong;
+}
+
+static void dropped_memory_is_zero_each_time(void) {
+    unsigned char *at = map_pages(AREA);
+    long wrong = 0;
+    for (int round = 0; round < DROPS * 4; round++) {
+        unsigned char *part = at + round % 4 * 3 * PART * page;
+        for (size_t k = 0; k < PART; k += 1 + round % 7) memset(part + k * page, 1, page);
+        part[-(round % 4 != 0)] = part[PART * page] = 9;
+        NEED(madvise(part, PART * page, MADV_DONTNEED) == 0);
+        wrong += wrong_pages(part, PART, 0) + (part[PART * page] != 9);
+    }
+    SAY("%ld\n", wrong);
+}
+
+static int numbered_file(int pages, int named) {
+    char name[] = "/tmp/dropped-XXXXXX";
+    int file = named ? mkstemp(name) : memfd_create("dropped", 0);
+    NEED(file >= 0);
+    for (int i = 0; i < pages; i++) {
+        unsigned char bytes[4096];
+        memset(bytes, 100 + i, sizeof bytes);
+        NEED(write(file, bytes, sizeof bytes) == sizeof bytes);
+    }
+    if (named) unlink(name);
+    return file;
+}
+
+static void dropped_memory_has_the_files_bytes_again(void) {
+    for (int named = 0; named < 2; named++) {
+        int file = numbered_file(8, named);
+        unsigned char *at = map_pages(AREA);
+        int flags = MAP_PRIVATE | MAP_FIXED;
+        NEED(mmap(at + 4 * page, 6 * page, PROT_READ | PROT_WRITE, flags, file, page) == at + 4 * page);
+        long wrong = 0;
+        for (int round = 0; round < DROPS; round++) {
+            memset(at, 1, PART * page);
+            unsigned char byte = round;
+            NEED(pwrite(file, &byte, 1, 3 * page) == 1);
+            NEED(madvise(at, PART * page, MADV_DONTNEED) == 0);
+            wrong += wrong_pages(at, 4, 0) + wrong_pages(at + 10 * page, PART - 10, 0) + (at[6 * page] != round);
+            for (int i = 0; i < 6; i++) wrong += at[(4 + i) * page + 7] != 101 + i;
+        }
+        unsigned char byte;
+        NEED(pread(file, &byte, 1, 2 * page) == 1);
+        SAY("%ld %d\n", wrong, byte);
+    }
+}
+
+static void drop_often(unsigned char *at) {
+    for (int round = 0; round < DROPS; round++) {
+        memset(at, 1, PART * page);
+        NEED(madvise(at, PART * page, MADV_DONTNEED) == 0);
+        NEED(wrong_pages(at, PART, 0) == 0);
+    }
+}
+
+static void a_mapping_may_change_between_drops(void) {
+    unsigned char *at = map_pages(AREA), *middle = at + 8 * page;
+    int file = numbered_file(8, 0);
+    drop_often(at);
+    memset(at, 1, PART * page);
+    NEED(mprotect(middle, page, PROT_READ) == 0);
+    SAY_CALL(madvise(at, PART * page, MADV_DONTNEED));
+    SAY("%d %d ", middle[0], faults(middle));
+    NEED(mprotect(middle, page, PROT_READ | PROT_WRITE) == 0);
+    drop_often(at);
+    NEED(mmap(middle, 4 * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == middle);
+    for (int round = 0; round < DROPS; round++) {
+        middle[5] = round;
+        NEED(madvise(at, PART * page, MADV_DONTNEED) == 0 && middle[5] == round && middle[page] == 101);
+    }
+    NEED(mmap(middle, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == middle);
+    drop_often(at);
+    pid_t child = fork();
+    if (child == 0) {
+        drop_often(at);
+        _exit(munmap(middle, page));
+    }
+    say_end("the child", child);
+    NEED(munmap(middle, page) == 0);
+    memset(at, 1, 8 * page);
+    SAY_CALL(madvise(at, PART * page, MADV_DONTNEED));
+    SAY("%d %d\n", at[0], is_readable(middle));
+    NEED(mmap(middle, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == middle);
+    SAY_CALL(madvise(at, PART * page, MADV_DONTNEED));
+    NEED(mremap(at + 4 * page, page, page, MREMAP_MAYMOVE | MREMAP_FIXED, at + (AREA - 4) * page) != MAP_FAILED);
+    SAY_CALL(madvise(at, PART * page, MADV_DONTNEED));
+}
+
+static void locked_memory_is_not_dropped(void) {
+    unsigned char *at = map_pages(AREA);
+    drop_often(at);
+    NEED(mlock(at + page, page) == 0);
+    SAY_CALL(madvise(at, PART * page, MADV_DONTNEED));
+    NEED(munlock(at + page, page) == 0);
+    drop_often(at);
+}
+
+// Drops parts of an area at random, and changes its mappings, with a copy of what each page should hold.
+static int maps_files;
+static void *drop_at_random(void *number) {
+    enum { PARTS = 4, LONG = 6 };
+    unsigned seed = 55 * (unsigned)(uintptr_t)number;
+    unsigned char *at = map_pages(AREA), holds[PARTS * LONG] = {0}, dropped[PARTS * LONG] = {0};
+    int file = numbered_file(8, 0);
+    for (int round = 0; round < 30000; round++) {
+        size_t from = next_random(&seed) % (PARTS * LONG), part = next_random(&seed) % PARTS * LONG;
+        unsigned char *one = at + from * page;
+        int kind = next_random(&seed) % 1000;
+        if (kind < 500) {
+            NEED(madvise(at + part * page, LONG * page, MADV_DONTNEED) == 0);
+            memcpy(holds + part, dropped + part, LONG);
+        } else if (kind < 502 && maps_files) {
+            NEED(mmap(one, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file, from % 8 * page) == one);
+            holds[from] = dropped[from] = 100 + from % 8;
+        } else if (kind < 504) {
+            int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+            NEED(mmap(one, page, PROT_READ | PROT_WRITE, flags, -1, 0) == one);
+            holds[from] = dropped[from] = 0;
+        } else if (kind < 505) {
+            NEED(mprotect(one, page, PROT_READ) == 0);
+            NEED(madvise(at + part * page, LONG * page, MADV_DONTNEED) == 0);
+            NEED(mprotect(one, page, PROT_READ | PROT_WRITE) == 0);
+            memcpy(holds + part, dropped + part, LONG);
+        } else {
+            holds[from] = 1 + next_random(&seed) % 90;
+            memset(one, holds[from], page);
+        }
+        for (int i = 0; i < PARTS * LONG; i++) NEED(at[i * page] == holds[i] && at[i * page + 4095] == holds[i]);
+    }
+    NEED(munmap(at, AREA * page) == 0 && close(file) == 0);
+    return NULL;
+}
+
+static void dropped_memory_survives_random_calls_of_threads(void) {
+    pthread_t threads[3];
+    for (intptr_t i = 0; i < 3; i++) threads[i] = start(drop_at_random, (void *)(i + 1));
+    for (int i = 0; i < 4; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            drop_at_random((void *)9);
+            _exit(0);
+        }
+        say_end("a child", child);
+    }
+    for (int i = 0; i < 3; i++) finish(threads[i]);
+    SAY("three threads\n");
+}
+
+static void dropped_files_survive_random_calls_of_threads(void) {
+    maps_files = 1;
+    dropped_memory_survives_random_calls_of_threads();
+}
+
 RULES(RULE(fresh_memory_is_zero), RULE(memory_that_was_read_only_is_zero_too), RULE(the_rest_of_a_mapping_stays),
       RULE(two_mappings_may_be_unmapped_as_one), RULE(protection_holds), RULE(fixed_mappings_replace), RULE(fixed_mappings_stay_beside_new_ones),
       RULE(an_address_is_taken_as_a_hint),
@@ -600,5 +731,8 @@ RULES(RULE(fresh_memory_is_zero), RULE(memory_that_was_read_only_is_zero_too), R
       RULE(a_filter_sees_the_programs_calls_only),
       RULE(shared_memory_is_shared), RULE(nothing_leaks), RULE(many_mappings_live_at_once), RULE(any_thread_may_unmap),
       RULE(a_handler_may_map), RULE(the_heap_grows_and_shrinks), RULE(code_may_be_made),
-      RULE(io_reads_and_writes_pool_memory), RULE(memory_survives_random_calls),
+      RULE(io_reads_and_writes_pool_memory), RULE(dropped_memory_is_zero_each_time),
+      RULE(dropped_memory_has_the_files_bytes_again), RULE(a_mapping_may_change_between_drops),
+      RULE(locked_memory_is_not_dropped), RULE(dropped_memory_survives_random_calls_of_threads),
+      RULE(dropped_files_survive_random_calls_of_threads), RULE(memory_survives_random_calls),
       RULE(memory_survives_random_calls_of_threads))

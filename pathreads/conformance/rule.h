@@ -130,3 +130,35 @@ static inline int is_readable(const volatile void *at) {
     close(ends[1]);
     return readable;
 }
+
+static sigjmp_buf back;
+static inline void jump_back(int signal) {
+    siglongjmp(back, signal);
+}
+
+// Writes to a byte. Returns the signal of the fault, or 0.
+static inline int faults(volatile unsigned char *at) {
+    signal(SIGSEGV, jump_back);
+    int caught = sigsetjmp(back, 1);
+    if (caught == 0) *at = 1;
+    signal(SIGSEGV, SIG_DFL);
+    return caught;
+}
+
+// Returns whether the mappings that the kernel lists make an address accessible.
+static inline int is_listed(void *at) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[500], rights[8];
+    unsigned long first, end, found = 0;
+    while (fgets(line, sizeof line, maps)) {
+        NEED(sscanf(line, "%lx-%lx %7s", &first, &end, rights) == 3);
+        found |= first <= (unsigned long)at && (unsigned long)at < end && rights[0] == 'r';
+    }
+    fclose(maps);
+    return found;
+}
+
+static inline unsigned next_random(unsigned *seed) {
+    *seed = *seed * 1664525 + 1013904223;
+    return *seed >> 8;
+}

@@ -524,11 +524,6 @@ static void next_turn(void) {
     sem_wait(&ready);
 }
 
-static sigjmp_buf back;
-static void jump_back(int signal) {
-    siglongjmp(back, signal);
-}
-
 static int reads(const volatile unsigned char *at) {
     signal(SIGSEGV, jump_back);
     int caught = sigsetjmp(back, 1);

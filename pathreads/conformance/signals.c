@@ -246,7 +246,6 @@ static void handlers_have_a_stack_of_their_own(void) {
     SAY("%d %d\n", old.ss_sp == alternate, old.ss_flags);
 }
 
-static sigjmp_buf back;
 static void *fault_address;
 static void leave_fault(int signal, siginfo_t *information, void *context) {
     (void)context;

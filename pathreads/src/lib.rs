@@ -10,9 +10,11 @@ pub mod chunk;
 pub mod elf;
 pub mod functions;
 pub mod kept;
+pub mod maps;
 pub mod pointers;
 pub mod record;
 pub mod refused;
+pub mod reservation;
 pub mod sites;
 pub mod slot;
 

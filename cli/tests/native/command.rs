@@ -101,16 +101,19 @@ fn the_runtime_explains_itself() {
 fn the_pool_is_used_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("churn.c");
-    // Maps memory of this length, and unmaps one of as many as the second argument says.
+    // Maps memory of this length, and unmaps one of as many as the second argument says. If there is a third,
+    // it maps without rights, and then makes so much accessible.
     let text = "#include <stdlib.h>\n#include <sys/mman.h>\nint main(int count, char **words) {\
-        long length = atol(words[1]), kept = atol(words[count - 1]);\
+        long length = atol(words[1]), kept = atol(words[2]), part = count > 3 ? atol(words[3]) : 0;\
         for (int i = 1; i <= 1016; i++) {\
-        char *p = mmap(0, length, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); p[5] = 1;\
+        char *p = mmap(0, length, part ? 0 : 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\
+        if (part) mprotect(p, part, 3);\
+        p[5] = 1;\
         if (i % kept == 0) munmap(p, length); } }";
     std::fs::write(&source, text).unwrap();
     let program = folder.path().join("churn");
     assert!(Command::new("gcc").arg("-o").arg(&program).arg(&source).status().unwrap().success());
-    let mappings = |way: &[&str], words: [&str; 2]| {
+    let mappings = |way: &[&str], words: &[&str]| {
         let mut command = in_way(way, &program);
         command.args(words);
         let seen = see(command);
@@ -118,14 +121,54 @@ fn the_pool_is_used_and_counted() {
         first.and_then(|number| number.parse::<u64>().ok()).unwrap_or_else(|| panic!("{seen:?}"))
     };
     // Linux makes the first 16.
-    assert!(mappings(&["--stats"], ["8192", "1"]) >= 1000);
-    assert!(mappings(&["--strict", "--stats"], ["8192", "1"]) >= 1000);
+    assert!(mappings(&["--stats"], &["8192", "1"]) >= 1000);
+    assert!(mappings(&["--strict", "--stats"], &["8192", "1"]) >= 1000);
     // Large ones come from the pool when the program has unmapped such: a thread may change its CPU, which
     // has a list of its own.
-    assert!(mappings(&["--stats"], ["1048576", "1"]) >= 900);
-    assert!(mappings(&["--strict", "--stats"], ["270336", "1"]) >= 900);
-    assert_eq!(mappings(&["--stats"], ["1048576", "2000"]), 0);
-    assert_eq!(mappings(&["--stats"], ["1052672", "1"]), 0);
+    assert!(mappings(&["--stats"], &["1048576", "1"]) >= 900);
+    assert!(mappings(&["--strict", "--stats"], &["270336", "1"]) >= 900);
+    assert_eq!(mappings(&["--stats"], &["1048576", "2000"]), 0);
+    assert_eq!(mappings(&["--stats"], &["1052672", "1"]), 0);
+    // A reservation, when the program has unmapped one of that length.
+    for length in ["65536", "4362076160"] {
+        assert!(mappings(&["--stats"], &[length, "1", "65536"]) >= 900);
+        assert_eq!(mappings(&["--stats"], &[length, "2000", "65536"]), 0);
+        assert_eq!(mappings(&["--strict", "--stats"], &[length, "1", "65536"]), 0);
+    }
+}
+
+/// Contents that are dropped again and again are dropped in place, but those of files with a name, of large
+/// ranges, and of memory that is protected each time.
+#[test]
+fn drops_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("drops.c");
+    let text = "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <stdlib.h>\n#include <sys/mman.h>\n#include <unistd.h>\n\
+        int main(int count, char **words) { long length = atol(words[1]); int kind = count > 2 ? atoi(words[2]) : 0;\
+        char *at = mmap(0, 4 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\
+        int file = kind == 1 ? memfd_create(\"a\", 0) : open(words[0], O_RDONLY);\
+        if (kind == 1) ftruncate(file, 4096);\
+        if (kind == 1 || kind == 2) mmap(at + 4096, 4096, 3, MAP_PRIVATE | MAP_FIXED, file, 0);\
+        for (int i = 0; i < 108; i++) {\
+        if (kind == 3) { mprotect(at, 4096, 1); mprotect(at, 4096, 3); }\
+        at[4097] = 1; madvise(at, length, MADV_DONTNEED); } }";
+    std::fs::write(&source, text).unwrap();
+    let program = folder.path().join("drops");
+    assert!(Command::new("gcc").args(["-w", "-o"]).arg(&program).arg(&source).status().unwrap().success());
+    let drops = |words: &[&str]| {
+        let mut command = in_way(&["--stats"], &program);
+        command.args(words);
+        let seen = see(command);
+        let before = seen.messages.split(" contents dropped in place").next().unwrap_or_default();
+        before
+            .rsplit(' ')
+            .next()
+            .and_then(|number| number.parse::<u64>().ok())
+            .unwrap_or_else(|| panic!("{seen:?}"))
+    };
+    // The kernel makes nine.
+    assert_eq!([drops(&["65536"]), drops(&["1048576"]), drops(&["65536", "1"])], [99; 3]);
+    assert_eq!([drops(&["1052672"]), drops(&["65536", "2"]), drops(&["65536", "3"])], [0; 3]);
 }
 
 /// A thread that maps and unmaps memory of its own asks no other thread under `--isolate`, although another

@@ -17,8 +17,12 @@ fn compile(name: &str, folder: &Path, linkage: &[&str]) -> PathBuf {
 }
 
 /// Rules that do not hold with `--isolate`, and why.
-const NOT_ISOLATED: [(&str, &str); 5] = [
+const NOT_ISOLATED: [(&str, &str); 9] = [
     ("a_filter_sees_the_programs_calls_only", "filters are refused by name"),
+    ("a_file_over_a_part_is_the_programs_copy", "advice to drop a copied mapping of a file is ignored"),
+    ("dropped_memory_has_the_files_bytes_again", "advice to drop a copied mapping of a file is ignored"),
+    ("dropped_files_survive_random_calls_of_threads", "advice to drop a copied mapping of a file is ignored"),
+    ("locked_memory_is_not_dropped", "memory is locked in the thread that asks, and dropped in the file"),
     ("clone_shares_as_it_is_told", "processes that share memory are refused by name"),
     ("descriptors_are_kept_and_closed", "the list of descriptors shows the runtime's"),
     ("a_handler_sees_where_a_read_waits", "the list of mappings names no files"),
@@ -88,6 +92,11 @@ fn threads() {
 #[test]
 fn memory() {
     compare("memory", &[]);
+}
+
+#[test]
+fn reservations() {
+    compare("reservations", &[]);
 }
 
 #[test]
@@ -171,13 +180,32 @@ fn rules_hold_without_dispatch() {
     }
 }
 
+/// Calls on reservations, each interrupted by a handler after every instruction, which makes another call.
+#[test]
+fn calls_on_reservations_are_interrupted_everywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let [step, program] = ["step", "interrupted"].map(|name| compile(name, folder.path(), &[]));
+    for words in [["0", "0"], ["0", "3"], ["1", "1"], ["1", "2"], ["2", "4"], ["3", "0"], ["4", "1"]] {
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=10", "600"]).arg(&step).arg(super::runtime()).arg(&program).args(words);
+        let seen = see(command);
+        assert!(seen.status == Some(0) && seen.text.contains("everywhere"), "{words:?}: {seen:?}");
+    }
+}
+
 /// Unmapped memory stays accessible up to the documented bound, and not at all with `--strict`.
 #[test]
 fn unmapped_memory_is_accessible_within_the_bound() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile("bound", folder.path(), &[]);
     let cpus = std::thread::available_parallelism().unwrap().get();
-    let bytes = WAYS.map(|way| see(in_way(way, &program)).text.trim().parse::<usize>().unwrap());
-    assert_eq!((bytes[0], bytes[2]), (0, 0));
-    assert!(bytes[1] <= cpus * (4 << 20), "{} bytes", bytes[1]);
+    for words in [&[][..], &["reservations"]] {
+        let bytes = WAYS.map(|way| {
+            let mut command = in_way(way, &program);
+            command.args(words);
+            see(command).text.trim().parse::<usize>().unwrap()
+        });
+        assert_eq!((bytes[0], bytes[2]), (0, 0));
+        assert!(0 < bytes[1] && bytes[1] <= cpus * (4 << 20), "{words:?}: {} bytes", bytes[1]);
+    }
 }

@@ -132,10 +132,16 @@ fn handle_call(frame: &mut Frame) -> Then {
     match number {
         nr::MMAP => return map(frame),
         nr::MUNMAP => return unmap(frame),
-        nr::MADVISE if is_transient(c) && pool::is_used(a, b) => {}
+        nr::MADVISE if is_transient(c) => return advise(frame),
         nr::MREMAP => settle_for_move(arguments),
-        nr::MPROTECT
-        | nr::MSYNC
+        nr::MPROTECT => {
+            if let Some(result) = pool::reservations::open(a, b, c) {
+                frame.rax = result;
+                return Then::Return;
+            }
+            settle(a, b);
+        }
+        nr::MSYNC
         | nr::MINCORE
         | nr::MADVISE
         | nr::MLOCK
@@ -221,6 +227,17 @@ fn map(frame: &mut Frame) -> Then {
         frame.rax = block;
         return Then::Return;
     }
+    if is_reservation(address, protection, flags, offset)
+        && let Some(start) = pool::reservations::map(length, flags)
+    {
+        frame.rax = start;
+        return Then::Return;
+    }
+    if pool::reservations::map_file(frame.arguments()) {
+        frame.rax = address;
+        return Then::Return;
+    }
+    pool::views::note_mapping(frame.arguments());
     match flags & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) {
         0 if address == 0 => {}
         // Linux maps there if it is free.
@@ -252,16 +269,52 @@ pub fn is_for_pool(address: u64, protection: u64, flags: u64, offset: u64) -> bo
         && offset == 0
 }
 
+/// Returns whether a mapping only reserves addresses anywhere for plain memory. One for a stack does not:
+/// Linux makes no huge pages of it.
+fn is_reservation(address: u64, protection: u64, flags: u64, offset: u64) -> bool {
+    let plain = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS;
+    address == 0 && flags & !sys::MAP_NORESERVE == plain && offset == 0 && protection == 0
+}
+
+/// Takes an advice that is about the present only: the mapping stays as it is.
+#[inline(never)]
+fn advise(frame: &mut Frame) -> Then {
+    const DONTNEED: u64 = 4;
+    let [at, length, advice, ..] = frame.arguments();
+    let result = if pool::is_used(at, length) {
+        pool::reservations::advise(at, length, advice)
+    } else if advice == DONTNEED && pool::drops::drop(at, length) {
+        Some(0)
+    } else {
+        pool::settle(at, length);
+        patch::forget(at, length);
+        None
+    };
+    match result {
+        Some(result) => {
+            frame.rax = result;
+            Then::Return
+        }
+        None => Then::Perform,
+    }
+}
+
 /// Gives memory back to the pool, or has the kernel unmap it. A thread may unmap its own stack. That
 /// must not become another thread's while this one is on its way back.
 fn unmap(frame: &mut Frame) -> Then {
     let [address, length, ..] = frame.arguments();
+    pool::drops::forget(address, length);
     if frame.rsp.wrapping_sub(address) <= length {
         settle(address, length);
         return if frame.pass != 0 { Then::Pass } else { leave_stack(frame) };
     }
     match pool::unmap(address, length) {
         pool::Unmapped::Done => {
+            frame.rax = 0;
+            Then::Return
+        }
+        pool::Unmapped::Anew => {
+            patch::forget(address, length);
             frame.rax = 0;
             Then::Return
         }
@@ -294,6 +347,7 @@ fn settle_for_move([from, length, new_length, flags, to, _]: [u64; 6]) {
 /// Makes all mappings in a range the kernel's alone.
 fn settle(at: u64, length: u64) {
     pool::settle(at, length);
+    pool::drops::forget(at, length);
     patch::forget(at, length);
 }
 

@@ -13,16 +13,21 @@
 //! once. With `--strict` they are inaccessible when `munmap` returns, and keep only their frames within
 //! this bound.
 
+pub mod drops;
+pub mod reservations;
+pub mod views;
+
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use pathreads::chunk::{Chunk, Content, MOST_PAGES, SIZE, STRIDE};
+use pathreads::reservation::CLASSES;
 use pathreads::{PAGE, page_end, page_start};
 
 use crate::sys::{
     self, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, NO_FILE, PROT_READ, PROT_WRITE, harmless, nr,
 };
-use crate::{boot, patch};
+use crate::{boot, patch, user};
 
 /// The most bytes of freed blocks of a CPU that are still accessible.
 const LAZY_BYTES: u64 = 4 << 20;
@@ -72,12 +77,16 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 struct Cpu {
     /// The first chunk of each size, plus one.
     first: [AtomicU32; MOST_PAGES as usize + 1],
-    /// The bytes of its blocks that are free and accessible.
+    /// The first reservation of each class, plus one.
+    reservations: [AtomicU32; CLASSES],
+    /// The bytes of its blocks and reservations that are accessible, and not promised to the program.
     lazy: AtomicU64,
     /// When the first of them became so.
     since: AtomicU64,
     /// Mappings from the pool.
     hits: AtomicU64,
+    /// Contents that were dropped in place.
+    drops: AtomicU64,
     /// Revocations of all its free blocks.
     revocations: AtomicU64,
 }
@@ -85,9 +94,11 @@ struct Cpu {
 static CPU: [Cpu; CPUS] = [const {
     Cpu {
         first: [const { AtomicU32::new(0) }; MOST_PAGES as usize + 1],
+        reservations: [const { AtomicU32::new(0) }; CLASSES],
         lazy: AtomicU64::new(0),
         since: AtomicU64::new(0),
         hits: AtomicU64::new(0),
+        drops: AtomicU64::new(0),
         revocations: AtomicU64::new(0),
     }
 }; CPUS];
@@ -102,7 +113,8 @@ pub fn switch_on() {
 /// Lets no more mappings come from the pool, and gives the kernel all addresses that the program does
 /// not have.
 pub fn switch_off() {
-    if !IS_ON.swap(false, Ordering::Relaxed) {
+    // SeqCst, as in `reservations::reserve`.
+    if !IS_ON.swap(false, Ordering::SeqCst) {
         return;
     }
     let base = BASE.load(Ordering::Relaxed);
@@ -113,6 +125,7 @@ pub fn switch_off() {
         unsafe { sys::munmap(base + used, CHUNKS as u64 * STRIDE - used) };
     }
     (0..CPUS).for_each(|cpu| revoke_all(cpu, true));
+    reservations::end();
 }
 
 /// Returns whether the program's memory is limited. Then every mapping has to be counted by the kernel.
@@ -158,7 +171,7 @@ pub fn map(length: u64) -> Option<u64> {
     let chunk = &CHUNK[number];
     let at = address(number) + block as u64 * pages * PAGE;
     if content == Content::Dirty {
-        CPU[chunk.cpu()].lazy.fetch_sub(pages * PAGE, Ordering::Relaxed);
+        forget_lazy(chunk.cpu(), pages * PAGE);
         if boot::is_strict() && protect(at, pages * PAGE, PROT_READ | PROT_WRITE).is_err() {
             CPU[chunk.cpu()].lazy.fetch_add(pages * PAGE, Ordering::Relaxed);
             chunk.give(block, content);
@@ -247,36 +260,36 @@ fn map_zeroes(at: u64, length: u64) -> sys::Result {
     unsafe { sys::mmap(at, length, PROT_READ | PROT_WRITE, flags, NO_FILE, 0) }
 }
 
-/// Makes a block zero, part by part: the stack is the program's, and may be small.
-fn clear(at: u64, pages: u64) {
+/// Makes memory zero, part by part: the stack is the program's, and may be small. Returns whether it is.
+fn clear(at: u64, pages: u64) -> bool {
     if pages <= CLEARED_WHOLE {
         return clear_pages(at, pages);
     }
-    for first in (0..pages).step_by(ASKED_AT_ONCE) {
-        clear_part(at + first * PAGE, (pages - first).min(ASKED_AT_ONCE as u64));
-    }
+    let mut parts = (0..pages).step_by(ASKED_AT_ONCE);
+    parts.all(|first| clear_part(at + first * PAGE, (pages - first).min(ASKED_AT_ONCE as u64)))
 }
 
 /// The most pages of which the kernel is asked at once whether they are in memory.
 const ASKED_AT_ONCE: usize = 64;
 
-/// Makes a part of a block zero. Only the pages in memory are written to. Those that are not may have been
-/// swapped out, so they are dropped.
-fn clear_part(at: u64, pages: u64) {
+/// Makes a part zero. Only the pages in memory are written to. Those that are not may have been swapped out,
+/// so they are dropped.
+fn clear_part(at: u64, pages: u64) -> bool {
     let mut present = [0_u8; ASKED_AT_ONCE];
     if harmless!(nr::MINCORE, at, pages * PAGE, present.as_mut_ptr() as u64).is_err() {
         return clear_pages(at, pages);
     }
-    let mut page = 0;
-    while page < pages {
+    let (mut page, mut is_clear) = (0, true);
+    while is_clear && page < pages {
         let rest = &present[page as usize..pages as usize];
         let is_present = rest[0] & 1 != 0;
         let run = rest.iter().take_while(|byte| (**byte & 1 != 0) == is_present).count() as u64;
         if is_present || drop_pages(at + page * PAGE, run).is_err() {
-            clear_pages(at + page * PAGE, run);
+            is_clear = clear_pages(at + page * PAGE, run);
         }
         page += run;
     }
+    is_clear
 }
 
 /// Changes what the program may do with a block.
@@ -291,15 +304,16 @@ fn drop_pages(at: u64, pages: u64) -> sys::Result {
     unsafe { sys::call(nr::MADVISE, [at, pages * PAGE, MADV_DONTNEED]) }
 }
 
-fn clear_pages(at: u64, pages: u64) {
-    // SAFETY: the memory is a block that this thread has taken. The program has unmapped it.
-    unsafe { core::ptr::write_bytes(at as *mut u8, 0, (pages * PAGE) as usize) };
+fn clear_pages(at: u64, pages: u64) -> bool {
+    user::clear(at, pages * PAGE)
 }
 
 /// The way to go on with a `munmap`.
 pub enum Unmapped {
     /// Nothing: the pool has the block.
     Done,
+    /// Nothing: the pool has what was the kernel's.
+    Anew,
     /// It is the kernel's.
     Kernels,
 }
@@ -308,6 +322,12 @@ pub enum Unmapped {
 pub fn unmap(at: u64, length: u64) -> Unmapped {
     let length = page_end(length);
     let Some((number, block)) = block_of(at, length) else {
+        match reservations::unmap(at, length) {
+            reservations::Unmapped::Done => return Unmapped::Done,
+            reservations::Unmapped::Anew => return Unmapped::Anew,
+            reservations::Unmapped::Kernels => {}
+        }
+        reservations::note_unmapped(length);
         if IS_ON.load(Ordering::Relaxed) && (SMALL + 1..=MOST_PAGES).contains(&(length / PAGE)) {
             LARGE_UNMAPPED.fetch_add(1, Ordering::Relaxed);
         }
@@ -330,7 +350,7 @@ pub fn unmap(at: u64, length: u64) -> Unmapped {
     if IS_ON.load(Ordering::Relaxed) && chunk.end_kernels(block) {
         if withdraw(at, length).is_ok() {
             chunk.give(block, Content::Gone);
-            return Unmapped::Done;
+            return Unmapped::Anew;
         }
         chunk.begin_kernels(block);
     }
@@ -354,18 +374,34 @@ fn number_of(at: u64) -> Option<usize> {
 /// Makes a block free that is still accessible.
 fn give_lazily(number: usize, block: usize, length: u64) {
     let chunk = &CHUNK[number];
-    let cpu = &CPU[chunk.cpu()];
-    let lazy = cpu.lazy.fetch_add(length, Ordering::Relaxed);
-    let now = cycles();
-    if lazy == 0 {
-        cpu.since.store(now, Ordering::Relaxed);
-    }
+    note_lazy(chunk.cpu(), length);
     chunk.give(block, Content::Dirty);
-    let is_long = now.wrapping_sub(cpu.since.load(Ordering::Relaxed)) > LAZY_CYCLES;
-    if lazy + length > LAZY_BYTES || is_long {
-        cpu.since.store(now, Ordering::Relaxed);
-        cpu.revocations.fetch_add(1, Ordering::Relaxed);
-        revoke_all(chunk.cpu(), false);
+    check_bound(chunk.cpu());
+}
+
+/// Notes memory that is accessible, and not promised to the program, in a list of a CPU.
+fn note_lazy(cpu: usize, length: u64) {
+    let Cpu { lazy, since, .. } = &CPU[cpu];
+    if lazy.fetch_add(length, Ordering::Relaxed) == 0 {
+        since.store(cycles(), Ordering::Relaxed);
+    }
+}
+
+/// Notes that memory of a CPU is not so any more. In a child of `fork` it may have been counted already.
+fn forget_lazy(cpu: usize, length: u64) {
+    let less = |lazy: u64| Some(lazy.saturating_sub(length));
+    let _ = CPU[cpu].lazy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+}
+
+/// Revokes such memory of a CPU, if there is more than the bound, or has been for longer.
+fn check_bound(cpu: usize) {
+    let Cpu { lazy, since, revocations, .. } = &CPU[cpu];
+    let (bytes, now) = (lazy.load(Ordering::Relaxed), cycles());
+    let is_long = now.wrapping_sub(since.load(Ordering::Relaxed)) > LAZY_CYCLES;
+    if bytes > LAZY_BYTES || bytes > 0 && is_long {
+        since.store(now, Ordering::Relaxed);
+        revocations.fetch_add(1, Ordering::Relaxed);
+        revoke_all(cpu, false);
     }
 }
 
@@ -378,6 +414,7 @@ fn revoke_all(cpu: usize, unmap: bool) {
             next = CHUNK[number as usize].next.load(Ordering::Relaxed);
         }
     }
+    reservations::revoke_all(cpu);
 }
 
 /// Revokes the free blocks of a chunk, neighbours in one call.
@@ -416,7 +453,7 @@ fn give_back(chunk: &Chunk, block: usize, content: Content, size: u64) {
 fn claim(chunk: &Chunk, block: usize, size: u64, any: bool) -> bool {
     match chunk.claim(block) {
         Some(Content::Dirty) => {
-            CPU[chunk.cpu()].lazy.fetch_sub(size, Ordering::Relaxed);
+            forget_lazy(chunk.cpu(), size);
             true
         }
         Some(_) if any => true,
@@ -445,9 +482,10 @@ pub fn settle(at: u64, length: u64) {
     settle_blocks(at, length);
 }
 
-/// Makes all blocks in a range the kernel's: those that the program has stay mapped, and those that it
-/// has not, are unmapped.
+/// Makes all blocks and reservations in a range the kernel's: those that the program has stay mapped, and
+/// those that it has not, are unmapped.
 pub fn settle_blocks(at: u64, length: u64) {
+    reservations::settle(at, length);
     let base = BASE.load(Ordering::Relaxed);
     let end = base + u64::from(COUNT.load(Ordering::Relaxed)) * STRIDE;
     let (from, to) = (page_start(at).max(base), page_end(at.saturating_add(length)).min(end));
@@ -472,7 +510,7 @@ fn settle_chunk(chunk: &Chunk, start: u64, from: u64, to: u64) {
             chunk.begin_kernels(block);
         } else if let Some(content) = chunk.claim(block) {
             if content == Content::Dirty {
-                CPU[chunk.cpu()].lazy.fetch_sub(size, Ordering::Relaxed);
+                forget_lazy(chunk.cpu(), size);
             }
             // SAFETY: the block is taken, and the program does not have it.
             unsafe { sys::munmap(start + block as u64 * size, size) };
@@ -481,9 +519,9 @@ fn settle_chunk(chunk: &Chunk, start: u64, from: u64, to: u64) {
     }
 }
 
-/// Returns whether the program has all of this memory from the pool.
+/// Returns whether the program has all of this memory from the pool, readable and writable.
 pub fn is_used(at: u64, length: u64) -> bool {
-    let Some(number) = number_of(at) else { return false };
+    let Some(number) = number_of(at) else { return reservations::is_open(at, length) };
     let (chunk, from) = (&CHUNK[number], at - address(number));
     let mut blocks = chunk.blocks_in(from, from.saturating_add(length).min(STRIDE));
     length < STRIDE && !blocks.is_empty() && blocks.all(|block| chunk.is_used(block))
@@ -491,7 +529,7 @@ pub fn is_used(at: u64, length: u64) -> bool {
 
 /// Revokes the accessible blocks of all CPUs, before the program looks at its mappings.
 pub fn revoke() {
-    if BASE.load(Ordering::Relaxed) > 1 {
+    if BASE.load(Ordering::Relaxed) > 1 || reservations::are_there() {
         (0..CPUS).for_each(|cpu| revoke_all(cpu, false));
     }
 }
@@ -501,12 +539,14 @@ pub fn print_counters() {
     let sum = |counter: fn(&Cpu) -> &AtomicU64| {
         CPU.iter().map(|cpu| counter(cpu).load(Ordering::Relaxed)).sum::<u64>()
     };
-    let mut buffer = [[0; 20]; 5];
-    let [a, b, c, d, e] = &mut buffer;
+    let mut buffer = [[0; 20]; 6];
+    let [a, b, c, d, e, f] = &mut buffer;
     sys::say(&[
         b"pathreads: ",
         sys::decimal(sum(|cpu| &cpu.hits), a),
         b" mappings from the pool, ",
+        sys::decimal(sum(|cpu| &cpu.drops), f),
+        b" contents dropped in place, ",
         sys::decimal(CHUNK.iter().filter(|chunk| chunk.pages() > 0).count() as u64, b),
         b" chunks of 2 MiB, ",
         sys::decimal(sum(|cpu| &cpu.revocations), c),

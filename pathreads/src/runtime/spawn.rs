@@ -315,6 +315,7 @@ pub extern "C" fn in_child(frame: &mut Frame) {
     }
     if flags & CLONE_VM == 0 {
         patch::begin_process();
+        pool::reservations::begin_process();
     }
     if flags & CLONE_VM == 0 || is_sharing {
         stack::give_back_all();

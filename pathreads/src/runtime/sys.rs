@@ -78,6 +78,7 @@ pub mod nr {
     pub const SETRLIMIT: u64 = 160;
     pub const IOPL: u64 = 172;
     pub const IOPERM: u64 = 173;
+    pub const NANOSLEEP: u64 = 35;
     pub const GETTID: u64 = 186;
     pub const FGETXATTR: u64 = 193;
     pub const TKILL: u64 = 200;

@@ -51,10 +51,20 @@ pub fn write(address: u64, from: &[u8]) -> Result<()> {
     if left == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Writes zeroes to a block of this member. A fault ends it, and maps nothing. Returns whether all are
-/// written.
+/// Copies from an address to another. A byte that cannot be read or written ends that. Returns whether all
+/// are copied.
+///
+/// # Safety
+/// The memory that is written to must be the program's.
+pub unsafe fn copy(from: u64, to: u64, length: u64) -> bool {
+    // SAFETY: the caller answers for what is written to.
+    unsafe { user_copy(to, from, length as usize) == 0 }
+}
+
+/// Writes zeroes to memory that the program has unmapped, or drops. A fault ends it, and maps nothing.
+/// Returns whether all are written.
 pub fn clear(address: u64, length: u64) -> bool {
-    // SAFETY: the program has unmapped the memory, and a byte that cannot be written ends this.
+    // SAFETY: nothing of the memory is used any more, and a byte that cannot be written ends this.
     unsafe { user_clear(address, length) == 0 }
 }
 

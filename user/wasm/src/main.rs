@@ -1,8 +1,9 @@
 //! Serves requests by WebAssembly, as a host of functions does. For each request a module is instantiated,
 //! called once, and dropped. The threads share the engine and the module, and nothing else.
 //!
-//! `radixvm-wasm [--threads N] [--requests N] [--pages N] [--memory N] [--allocator on-demand|pooling|small]`
-//! prints the sum of all results, which does not depend on the number of threads, and requests per second.
+//! `radixvm-wasm [--threads N] [--requests N] [--pages N] [--memory N] [--data N]
+//! [--allocator on-demand|pooling|small]` prints the sum of all results, which does not depend on the number
+//! of threads, and requests per second.
 
 use std::process::exit;
 use std::time::Instant;
@@ -14,6 +15,7 @@ use wasmtime::{
 /// Writes to `$pages` pages of 4 KiB, and adds up what it finds there.
 const MODULE: &str = r#"(module
   (memory (export "memory") MEMORY)
+  (data (i32.const 4) "DATA")
   (func (export "handle") (param $request i32) (param $pages i32) (result i32)
     (local $at i32) (local $sum i32)
     (loop $next
@@ -31,19 +33,27 @@ struct Arguments {
     pages: u32,
     /// The memory of a module, in pages of 64 KiB.
     memory: u32,
+    /// The bytes of the module's own data. A memory begins with these.
+    data: u32,
     allocator: String,
 }
 
 fn usage() -> ! {
     eprintln!(
-        "usage: radixvm-wasm [--threads N] [--requests N] [--pages N] [--memory N] [--allocator on-demand|pooling|small]"
+        "usage: radixvm-wasm [--threads N] [--requests N] [--pages N] [--memory N] [--data N] [--allocator on-demand|pooling|small]"
     );
     exit(2)
 }
 
 fn arguments() -> Arguments {
-    let mut arguments =
-        Arguments { threads: 1, requests: 20_000, pages: 16, memory: 4, allocator: "on-demand".to_owned() };
+    let mut arguments = Arguments {
+        threads: 1,
+        requests: 20_000,
+        pages: 16,
+        memory: 4,
+        data: 0,
+        allocator: "on-demand".to_owned(),
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let Some(value) = words.next() else { usage() };
@@ -53,11 +63,12 @@ fn arguments() -> Arguments {
             "--requests" => arguments.requests = number().unwrap_or_else(|| usage()),
             "--pages" => arguments.pages = number().unwrap_or_else(|| usage()),
             "--memory" => arguments.memory = number().unwrap_or_else(|| usage()),
+            "--data" => arguments.data = number().unwrap_or_else(|| usage()),
             "--allocator" => arguments.allocator = value,
             _ => usage(),
         }
     }
-    if arguments.pages > 16 * arguments.memory {
+    if arguments.pages > 16 * arguments.memory || arguments.data >= 65_536 * arguments.memory - 4 {
         usage();
     }
     arguments
@@ -104,7 +115,8 @@ fn main() -> wasmtime::Result<()> {
     let arguments = arguments();
     let Arguments { threads, requests, pages, memory, .. } = arguments;
     let engine = engine(&arguments)?;
-    let module = Module::new(&engine, MODULE.replace("MEMORY", &memory.to_string()))?;
+    let data = "x".repeat(arguments.data as usize);
+    let module = Module::new(&engine, MODULE.replace("MEMORY", &memory.to_string()).replace("DATA", &data))?;
     let module = Linker::new(&engine).instantiate_pre(&module)?;
     let start = Instant::now();
     let part = |thread: u32| (u64::from(requests) * u64::from(thread) / u64::from(threads)) as u32;
