@@ -559,6 +559,48 @@ static void memory_survives_random_calls_of_threads(void) {
     SAY("three threads\n");
 }
 
+// Linux takes all advice about the caller's own memory since 6.13.
+static void advice_to_ones_own_process_holds(void) {
+    const int WIPE = 18, GUARD = 102;
+    int self = syscall(SYS_pidfd_open, getpid(), 0);
+    NEED(self >= 0);
+    for (int round = 0; round < 20; round++) {
+        for (int advice = WIPE; advice <= GUARD; advice += GUARD - WIPE) {
+            unsigned char *at = map_pages(8);
+            memset(at, 5, 8 * page);
+            struct {
+                void *start;
+                size_t length;
+            } vector = {at, advice == GUARD ? page : 8 * page};
+            syscall(SYS_process_madvise, self, &vector, 1ul, advice, 0ul);
+            NEED(munmap(at, 8 * page) == 0);
+            at = map_pages(8);
+            NEED(at[0] == 0 && at[7 * page] == 0);
+            memset(at, 6, 8 * page);
+            pid_t child = fork();
+            if (child == 0) _exit(at[0] + at[7 * page]);
+            int status;
+            NEED(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 12);
+            NEED(munmap(at, 8 * page) == 0);
+        }
+    }
+    SAY("well\n");
+}
+
+static void *drop_below(void *unused) {
+    for (int i = 0; i < 40; i++) {
+        unsigned char *frame = __builtin_frame_address(0);
+        unsigned char *low = (unsigned char *)((uintptr_t)(frame - 600) & -page) - 8 * page;
+        NEED(madvise(low, 8 * page, MADV_DONTNEED) == 0);
+    }
+    return unused;
+}
+
+static void the_stack_below_may_be_dropped(void) {
+    finish(start(drop_below, NULL));
+    SAY("well\n");
+}
+
 // Memory of which the program drops parts again and again: a runtime may serve that.
 enum { DROPS = 30, AREA = 1024, PART = 40 };
 
@@ -731,7 +773,8 @@ RULES(RULE(fresh_memory_is_zero), RULE(memory_that_was_read_only_is_zero_too), R
       RULE(a_filter_sees_the_programs_calls_only),
       RULE(shared_memory_is_shared), RULE(nothing_leaks), RULE(many_mappings_live_at_once), RULE(any_thread_may_unmap),
       RULE(a_handler_may_map), RULE(the_heap_grows_and_shrinks), RULE(code_may_be_made),
-      RULE(io_reads_and_writes_pool_memory), RULE(dropped_memory_is_zero_each_time),
+      RULE(io_reads_and_writes_pool_memory), RULE(advice_to_ones_own_process_holds),
+      RULE(the_stack_below_may_be_dropped), RULE(dropped_memory_is_zero_each_time),
       RULE(dropped_memory_has_the_files_bytes_again), RULE(a_mapping_may_change_between_drops),
       RULE(locked_memory_is_not_dropped), RULE(dropped_memory_survives_random_calls_of_threads),
       RULE(dropped_files_survive_random_calls_of_threads), RULE(memory_survives_random_calls),

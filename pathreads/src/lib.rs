@@ -10,7 +10,6 @@ pub mod chunk;
 pub mod elf;
 pub mod functions;
 pub mod kept;
-pub mod maps;
 pub mod pointers;
 pub mod record;
 pub mod refused;

@@ -47,8 +47,8 @@ pub const fn of(number: u64) -> Option<Refusal> {
 /// Returns whether the pool is off from a call on: the kernel would keep to memory that the pool gives to
 /// others, or the program would see more memory than it has.
 pub const fn ends_pool(number: u64) -> bool {
-    // mlockall, io_setup, vmsplice, userfaultfd, io_uring_setup
-    matches!(number, 151 | 206 | 278 | 323 | 425)
+    // mlockall, io_setup, vmsplice, userfaultfd, io_uring_setup, process_madvise
+    matches!(number, 151 | 206 | 278 | 323 | 425 | 440)
 }
 
 #[cfg(test)]
@@ -69,7 +69,8 @@ mod tests {
         assert_eq!(find(329).unwrap().name, "pkey_mprotect");
         assert_eq!(find(317).unwrap().name, "seccomp");
         assert_eq!(of(0), None);
-        let names: [&str; 5] = ["mlockall", "io_setup", "vmsplice", "userfaultfd", "io_uring_setup"];
+        let names: [&str; 6] =
+            ["mlockall", "io_setup", "vmsplice", "userfaultfd", "io_uring_setup", "process_madvise"];
         let ends = (0..500).filter(|number| ends_pool(*number)).map(|number| find(number).unwrap().name);
         assert!(ends.eq(names));
     }

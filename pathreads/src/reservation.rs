@@ -6,23 +6,25 @@
 //!
 //! | state | the program has it | its part, if it has one | changed by |
 //! |---|---|---|---|
-//! | unused | no | | any thread, to taken or the kernel's |
+//! | unused | no | | any thread, to changing or the kernel's |
 //! | taken | as before, and a thread is changing that | as before | that thread; by others, and its handlers, to the kernel's |
-//! | kept | no | accessible, and zero | any thread, to reserved or revoking |
-//! | reserved | yes, without rights | accessible, and zero, or as the program has left it | any thread, to taken, open or revoking |
-//! | open | yes | accessible, as the program was promised | any thread, to taken or the kernel's |
-//! | revoking | as kept or reserved before | being made inaccessible | its thread, to what it was, or from kept to the kernel's |
+//! | kept | no | accessible, and zero | any thread, to reserved, revoking or changing |
+//! | reserved | yes, without rights | accessible, and zero, or as the program has left it | any thread, to taken, open, revoking or the kernel's |
+//! | open | yes | accessible, as the program was promised | any thread, to taken, copying or the kernel's |
+//! | revoking | as kept or reserved before | being made inaccessible | its thread, to what it was |
+//! | copying | as open before | being written to | its thread, to open |
+//! | changing | no: it is being begun, or unmapped | | its thread, to reserved or the kernel's |
 //! | the kernel's | as the kernel's mappings say | | any thread, to taken, when all of it is unmapped in one call |
 //!
 //! 1. *A state changes by one atomic instruction from a known state*, which has a number that no other change
-//!    has. So the part that was read before is that of the state. The thread that makes it taken or revoking
-//!    owns the other fields, until that, or another thread, changes it.
+//!    has. So the part that was read before is that of the state. The thread that makes it taken, or a state
+//!    that is waited for, owns the other fields, until that, or another thread, changes it.
 //! 2. *No thread waits for a taken one.* If a handler, or another thread, names its memory meanwhile, it
-//!    becomes the kernel's, and its owner finds that. So its owner makes no call on it but on memory that the
-//!    program's own call names.
-//! 3. *A thread waits for one that is being revoked*: the call that makes it inaccessible must not come after
-//!    what the program does to it next. Its owner has blocked signals, so no handler waits for its own
-//!    thread. If the owner has been killed, or is not in this child of `fork`, one that waits goes on for it.
+//!    becomes the kernel's, and its owner finds that. So its owner changes only memory that the program's own
+//!    call names, and as Linux would.
+//! 3. *A thread waits for one that is revoking, copying or changing*: that must not come after the program's
+//!    next call on the memory. Its owner has blocked signals, so no handler waits for its own thread. If the
+//!    owner has been killed, or is not in this child of `fork`, one that waits goes on for it.
 //! 4. *Memory is made zero when it is unmapped*, by the thread that unmaps it.
 //! 5. *A reserved part that is revoked keeps its content*: a program may have written to it, and open it
 //!    later. Until all of it is mapped anew it has [hidden](Reservation::is_hidden) memory.
@@ -73,12 +75,16 @@ pub enum State {
     RevokingKept,
     /// Reserved, and being made inaccessible.
     RevokingReserved,
+    /// Open, and a file is being copied to it.
+    Copying,
+    /// Being begun, or unmapped.
+    Changing,
     /// The kernel's.
     Kernels,
 }
 
 impl State {
-    const ALL: [State; 8] = [
+    const ALL: [State; 10] = [
         State::Unused,
         State::Taken,
         State::Kept,
@@ -86,6 +92,8 @@ impl State {
         State::Open,
         State::RevokingKept,
         State::RevokingReserved,
+        State::Copying,
+        State::Changing,
         State::Kernels,
     ];
 
@@ -98,11 +106,13 @@ impl State {
         }
     }
 
-    /// Returns the state after that.
-    pub fn revoked(self) -> Option<State> {
+    /// Returns the state after one that is waited for, if its owner is not there.
+    pub fn after(self) -> Option<State> {
         match self {
             State::RevokingKept => Some(State::Kept),
             State::RevokingReserved => Some(State::Reserved),
+            State::Copying => Some(State::Open),
+            State::Changing => Some(State::Kernels),
             _ => None,
         }
     }
@@ -151,17 +161,37 @@ impl Part {
     }
 }
 
-/// A state that was seen, with the number of the change that made it.
+/// A state that was seen, with the number of the change that made it, and who did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen(u64);
 
 impl Seen {
-    const CHANGE: u64 = 1 << 8;
+    const OWNER: u32 = 8;
+    const CHANGE: u32 = 40;
 
     /// Returns the state.
     pub fn state(self) -> State {
-        State::ALL[self.0 as usize % State::ALL.len()]
+        State::ALL[(self.0 & 0xff) as usize % State::ALL.len()]
     }
+
+    /// Returns who made the change.
+    pub fn owner(self) -> Owner {
+        let thread = (self.0 >> (Self::OWNER + 8)) as u32 & Owner::MOST;
+        Owner { generation: (self.0 >> Self::OWNER) as u8, thread }
+    }
+}
+
+/// The thread for which others wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The generation of its process: each child of `fork` is of another.
+    pub generation: u8,
+    /// Its number in Linux, which is at most 2^22, or 0.
+    pub thread: u32,
+}
+
+impl Owner {
+    const MOST: u32 = 0xff_ffff;
 }
 
 /// The addresses of a slot behind its reservation.
@@ -191,8 +221,6 @@ pub struct Reservation {
     pub next: AtomicU32,
     /// The number of the view that a part was copied from.
     pub view: AtomicU32,
-    /// The thread that revokes it, and the generation of its process: each child of `fork` is of another.
-    pub revoker: AtomicU64,
     /// The length in bytes. It and the flags do not change.
     pub length: AtomicU64,
     /// Whether the mapping has MAP_NORESERVE: that, or 0.
@@ -211,7 +239,6 @@ impl Reservation {
             cpu: AtomicU32::new(0),
             next: AtomicU32::new(0),
             view: AtomicU32::new(0),
-            revoker: AtomicU64::new(0),
             length: AtomicU64::new(0),
             flags: AtomicU64::new(0),
         }
@@ -224,9 +251,10 @@ impl Reservation {
     }
 
     /// Changes the state, if it is the one that was seen. Returns the new one.
-    pub fn change(&self, seen: Seen, to: State) -> Option<Seen> {
-        let new = Seen((seen.0 | 0xff).wrapping_add(1) | to as u64);
-        debug_assert_eq!(new.0 & !0xff, (seen.0 & !0xff).wrapping_add(Seen::CHANGE));
+    pub fn change(&self, seen: Seen, to: State, owner: Owner) -> Option<Seen> {
+        let change = (seen.0 >> Seen::CHANGE).wrapping_add(1) << Seen::CHANGE;
+        let owner = u64::from(owner.thread & Owner::MOST) << 8 | u64::from(owner.generation);
+        let new = Seen(change | owner << Seen::OWNER | to as u64);
         let changed = self.state.compare_exchange(seen.0, new.0, Ordering::AcqRel, Ordering::Relaxed);
         changed.is_ok().then_some(new)
     }
@@ -352,25 +380,24 @@ mod tests {
     #[test]
     fn revoking_ends_where_it_began() {
         for state in State::ALL {
-            assert_eq!(
-                state.revoking().map(|revoking| revoking.revoked()),
-                state.revoking().map(|_| Some(state))
-            );
+            assert_eq!(state.revoking().map(State::after), state.revoking().map(|_| Some(state)));
         }
         assert_eq!(State::ALL.into_iter().filter_map(State::revoking).count(), 2);
+        assert_eq!(State::ALL.into_iter().filter_map(State::after).count(), 4);
         (0..State::ALL.len()).for_each(|index| assert_eq!(State::ALL[index] as usize, index));
     }
 
     #[test]
     fn a_state_that_comes_again_is_another() {
+        const OWNER: Owner = Owner { generation: 3, thread: (1 << 22) - 1 };
         let one = Reservation::new();
         let unused = one.see();
-        let taken = one.change(unused, State::Taken).unwrap();
-        assert_eq!((taken.state(), one.change(unused, State::Taken)), (State::Taken, None));
-        let kernels = one.change(taken, State::Kernels).unwrap();
-        let again = one.change(kernels, State::Taken).unwrap();
-        assert_eq!((again.state(), one.change(taken, State::Open)), (State::Taken, None));
-        assert_eq!(one.see(), again);
+        let taken = one.change(unused, State::Taken, OWNER).unwrap();
+        assert_eq!((taken.state(), one.change(unused, State::Taken, OWNER)), (State::Taken, None));
+        let kernels = one.change(taken, State::Kernels, OWNER).unwrap();
+        let again = one.change(kernels, State::Taken, OWNER).unwrap();
+        assert_eq!((again.state(), one.change(taken, State::Open, OWNER)), (State::Taken, None));
+        assert_eq!((one.see(), again.owner()), (again, OWNER));
         assert_eq!((one.rest(), one.begin_rest()), (Rest::Reserved, true));
         assert_eq!((one.rest(), one.begin_rest()), (Rest::Ending, false));
         one.end_rest();
@@ -396,12 +423,12 @@ mod tests {
         static OWNERS: AtomicUsize = AtomicUsize::new(0);
         let own = |from: State, by, to| {
             let (seen, part) = (ONE.see(), ONE.part());
-            let mine = if seen.state() == from { ONE.change(seen, by) } else { None };
+            let mine = if seen.state() == from { ONE.change(seen, by, Owner::default()) } else { None };
             let Some(mine) = mine else { return 0 };
             assert_eq!((OWNERS.fetch_add(1, Ordering::Relaxed), ONE.part()), (0, part));
             ONE.set_part(Part { start: part.start + PAGE, end: part.start + PAGE });
             OWNERS.fetch_sub(1, Ordering::Relaxed);
-            assert!(ONE.change(mine, to).is_some());
+            assert!(ONE.change(mine, to, Owner::default()).is_some());
             1
         };
         let steps = [

@@ -137,40 +137,6 @@ fn the_pool_is_used_and_counted() {
     }
 }
 
-/// Contents that are dropped again and again are dropped in place, but those of files with a name, of large
-/// ranges, and of memory that is protected each time.
-#[test]
-fn drops_are_counted() {
-    let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join("drops.c");
-    let text = "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <stdlib.h>\n#include <sys/mman.h>\n#include <unistd.h>\n\
-        int main(int count, char **words) { long length = atol(words[1]); int kind = count > 2 ? atoi(words[2]) : 0;\
-        char *at = mmap(0, 4 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\
-        int file = kind == 1 ? memfd_create(\"a\", 0) : open(words[0], O_RDONLY);\
-        if (kind == 1) ftruncate(file, 4096);\
-        if (kind == 1 || kind == 2) mmap(at + 4096, 4096, 3, MAP_PRIVATE | MAP_FIXED, file, 0);\
-        for (int i = 0; i < 108; i++) {\
-        if (kind == 3) { mprotect(at, 4096, 1); mprotect(at, 4096, 3); }\
-        at[4097] = 1; madvise(at, length, MADV_DONTNEED); } }";
-    std::fs::write(&source, text).unwrap();
-    let program = folder.path().join("drops");
-    assert!(Command::new("gcc").args(["-w", "-o"]).arg(&program).arg(&source).status().unwrap().success());
-    let drops = |words: &[&str]| {
-        let mut command = in_way(&["--stats"], &program);
-        command.args(words);
-        let seen = see(command);
-        let before = seen.messages.split(" contents dropped in place").next().unwrap_or_default();
-        before
-            .rsplit(' ')
-            .next()
-            .and_then(|number| number.parse::<u64>().ok())
-            .unwrap_or_else(|| panic!("{seen:?}"))
-    };
-    // The kernel makes nine.
-    assert_eq!([drops(&["65536"]), drops(&["1048576"]), drops(&["65536", "1"])], [99; 3]);
-    assert_eq!([drops(&["1052672"]), drops(&["65536", "2"]), drops(&["65536", "3"])], [0; 3]);
-}
-
 /// A thread that maps and unmaps memory of its own asks no other thread under `--isolate`, although another
 /// makes calls that name memory.
 #[test]

@@ -51,6 +51,7 @@ pub static OF_INTEREST: [AtomicU8; NUMBERS as usize] = {
         nr::PKEY_MPROTECT,
         nr::IO_URING_SETUP,
         nr::MSEAL,
+        nr::PROCESS_MADVISE,
         nr::EXIT_GROUP,
         nr::SECCOMP,
         nr::SIGACTION,
@@ -237,7 +238,6 @@ fn map(frame: &mut Frame) -> Then {
         frame.rax = address;
         return Then::Return;
     }
-    pool::views::note_mapping(frame.arguments());
     match flags & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) {
         0 if address == 0 => {}
         // Linux maps there if it is free.
@@ -279,12 +279,10 @@ fn is_reservation(address: u64, protection: u64, flags: u64, offset: u64) -> boo
 /// Takes an advice that is about the present only: the mapping stays as it is.
 #[inline(never)]
 fn advise(frame: &mut Frame) -> Then {
-    const DONTNEED: u64 = 4;
+    const NEAR: u64 = 2 * pathreads::PAGE;
     let [at, length, advice, ..] = frame.arguments();
     let result = if pool::is_used(at, length) {
         pool::reservations::advise(at, length, advice)
-    } else if advice == DONTNEED && pool::drops::drop(at, length) {
-        Some(0)
     } else {
         pool::settle(at, length);
         patch::forget(at, length);
@@ -295,6 +293,8 @@ fn advise(frame: &mut Frame) -> Then {
             frame.rax = result;
             Then::Return
         }
+        // The runtime's frame lies below the program's stack.
+        None if at < frame.rsp && frame.rsp - NEAR < at.saturating_add(length) => Then::Pass,
         None => Then::Perform,
     }
 }
@@ -303,7 +303,6 @@ fn advise(frame: &mut Frame) -> Then {
 /// must not become another thread's while this one is on its way back.
 fn unmap(frame: &mut Frame) -> Then {
     let [address, length, ..] = frame.arguments();
-    pool::drops::forget(address, length);
     if frame.rsp.wrapping_sub(address) <= length {
         settle(address, length);
         return if frame.pass != 0 { Then::Pass } else { leave_stack(frame) };
@@ -347,7 +346,6 @@ fn settle_for_move([from, length, new_length, flags, to, _]: [u64; 6]) {
 /// Makes all mappings in a range the kernel's alone.
 fn settle(at: u64, length: u64) {
     pool::settle(at, length);
-    pool::drops::forget(at, length);
     patch::forget(at, length);
 }
 

@@ -13,9 +13,8 @@
 //! once. With `--strict` they are inaccessible when `munmap` returns, and keep only their frames within
 //! this bound.
 
-pub mod drops;
 pub mod reservations;
-pub mod views;
+mod views;
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -85,8 +84,6 @@ struct Cpu {
     since: AtomicU64,
     /// Mappings from the pool.
     hits: AtomicU64,
-    /// Contents that were dropped in place.
-    drops: AtomicU64,
     /// Revocations of all its free blocks.
     revocations: AtomicU64,
 }
@@ -98,7 +95,6 @@ static CPU: [Cpu; CPUS] = [const {
         lazy: AtomicU64::new(0),
         since: AtomicU64::new(0),
         hits: AtomicU64::new(0),
-        drops: AtomicU64::new(0),
         revocations: AtomicU64::new(0),
     }
 }; CPUS];
@@ -177,7 +173,11 @@ pub fn map(length: u64) -> Option<u64> {
             chunk.give(block, content);
             return None;
         }
-        clear(at, pages);
+        if !clear(at, pages) {
+            // Whatever is there now is not the pool's.
+            chunk.begin_kernels(block);
+            return None;
+        }
     } else if content == Content::Gone && map_zeroes(at, pages * PAGE).is_err() {
         chunk.give(block, content);
         return None;
@@ -539,14 +539,12 @@ pub fn print_counters() {
     let sum = |counter: fn(&Cpu) -> &AtomicU64| {
         CPU.iter().map(|cpu| counter(cpu).load(Ordering::Relaxed)).sum::<u64>()
     };
-    let mut buffer = [[0; 20]; 6];
-    let [a, b, c, d, e, f] = &mut buffer;
+    let mut buffer = [[0; 20]; 5];
+    let [a, b, c, d, e] = &mut buffer;
     sys::say(&[
         b"pathreads: ",
         sys::decimal(sum(|cpu| &cpu.hits), a),
         b" mappings from the pool, ",
-        sys::decimal(sum(|cpu| &cpu.drops), f),
-        b" contents dropped in place, ",
         sys::decimal(CHUNK.iter().filter(|chunk| chunk.pages() > 0).count() as u64, b),
         b" chunks of 2 MiB, ",
         sys::decimal(sum(|cpu| &cpu.revocations), c),

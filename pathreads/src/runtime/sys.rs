@@ -79,6 +79,7 @@ pub mod nr {
     pub const IOPL: u64 = 172;
     pub const IOPERM: u64 = 173;
     pub const NANOSLEEP: u64 = 35;
+    pub const PROCESS_MADVISE: u64 = 440;
     pub const GETTID: u64 = 186;
     pub const FGETXATTR: u64 = 193;
     pub const TKILL: u64 = 200;

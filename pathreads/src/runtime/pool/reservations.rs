@@ -13,8 +13,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use abi::Errno;
 use pathreads::chunk::MOST_PAGES;
 use pathreads::reservation::{
-    CLASSES, COUNT, END, FIRST, FIRST_CLASS, Part, Reservation, Rest, SLOTS, Seen, State, class_of, number,
-    number_at, place,
+    CLASSES, COUNT, END, FIRST, FIRST_CLASS, Owner, Part, Reservation, Rest, SLOTS, Seen, State, class_of,
+    number, number_at, place,
 };
 use pathreads::{PAGE, page_end};
 
@@ -55,6 +55,28 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// Begins a child of `fork`.
 pub fn begin_process() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+fn generation() -> u8 {
+    GENERATION.load(Ordering::Relaxed) as u8
+}
+
+/// Changes a state from the one that was seen. Returns the new one.
+fn change(number: usize, seen: Seen, to: State) -> Option<Seen> {
+    RESERVATION[number].change(seen, to, Owner::default())
+}
+
+/// Runs `f` in a state that others wait for, with signals blocked. It returns the next state. Returns whether
+/// the state was still the one that was seen.
+fn while_others_wait(number: usize, seen: Seen, state: State, f: impl FnOnce() -> State) -> bool {
+    let thread = harmless!(nr::GETTID).unwrap_or(0) as u32;
+    let owner = Owner { generation: generation(), thread };
+    sys::with_signals_blocked(|| {
+        let Some(mine) = RESERVATION[number].change(seen, state, owner) else { return false };
+        let next = f();
+        change(number, mine, next);
+        true
+    })
 }
 
 /// Returns whether addresses are reserved.
@@ -115,7 +137,7 @@ fn find(cpu: usize, class: u32, length: u64, flags: u64) -> Option<usize> {
         if seen.state() == State::Kept
             && reservation.length.load(Ordering::Relaxed) == length
             && reservation.flags.load(Ordering::Relaxed) == flags
-            && reservation.change(seen, State::Reserved).is_some()
+            && change(number, seen, State::Reserved).is_some()
         {
             return Some(number);
         }
@@ -131,14 +153,19 @@ fn begin(cpu: usize, class: u32, length: u64, flags: u64) -> Option<usize> {
     let number = number(class, slot.into());
     let reservation = &RESERVATION[number];
     let seen = reservation.see();
-    let is_unused = seen.state() == State::Unused;
-    let mine = is_unused.then(|| reservation.change(seen, State::Taken)).flatten()?;
-    reservation.cpu.store(cpu as u32, Ordering::Relaxed);
-    reservation.length.store(length, Ordering::Relaxed);
-    reservation.flags.store(flags, Ordering::Relaxed);
-    // The memory has MAP_NORESERVE already.
-    if flags == 0 && map_anew(number, Part { start: 0, end: length }).is_err() {
-        reservation.change(mine, State::Kernels);
+    if seen.state() != State::Unused {
+        return None;
+    }
+    let mut is_begun = false;
+    let is_unused = while_others_wait(number, seen, State::Changing, || {
+        reservation.cpu.store(cpu as u32, Ordering::Relaxed);
+        reservation.length.store(length, Ordering::Relaxed);
+        reservation.flags.store(flags, Ordering::Relaxed);
+        // The memory has MAP_NORESERVE already.
+        is_begun = flags != 0 || map_anew(number, Part { start: 0, end: length }).is_ok();
+        if is_begun { State::Reserved } else { State::Kernels }
+    });
+    if !is_unused || !is_begun {
         return None;
     }
     // Release pairs with the acquire in `find`: the length is known.
@@ -147,26 +174,33 @@ fn begin(cpu: usize, class: u32, length: u64, flags: u64) -> Option<usize> {
         reservation.next.store(next, Ordering::Relaxed);
         Some(number as u32 + 1)
     });
-    reservation.change(mine, State::Reserved).map(|_| number)
+    Some(number)
 }
 
-/// Reserves the addresses of all. Returns `None` while another thread does, and if there are none.
+/// Reserves the addresses of all, and before those of views. Returns `None` while another thread does, and if
+/// there are none.
 fn reserve() -> Option<()> {
     const HUGE_PAGE: u64 = 2 << 20;
     if are_there() {
         return Some(());
     }
     BASE.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).ok()?;
-    let (length, flags) = (END - FIRST + HUGE_PAGE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+    let (length, flags) = (END + HUGE_PAGE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
     // SAFETY: the kernel chooses a free address.
     let at = unsafe { sys::mmap(0, length, 0, flags, NO_FILE, 0) }.ok()?;
     // SeqCst, as in `switch_off` and `end`: either this finds that the pool is off, or `end` finds the base.
-    BASE.store(at.next_multiple_of(HUGE_PAGE) - FIRST, Ordering::SeqCst);
+    BASE.store(at.next_multiple_of(HUGE_PAGE), Ordering::SeqCst);
     if !IS_ON.load(Ordering::SeqCst) {
         end();
         return None;
     }
     Some(())
+}
+
+/// Returns the addresses for views, if the pool is on.
+pub fn addresses_for_views() -> Option<u64> {
+    let base = BASE.load(Ordering::Relaxed);
+    (base > 1 && IS_ON.load(Ordering::Relaxed)).then_some(base)
 }
 
 fn address(number: usize) -> u64 {
@@ -198,7 +232,7 @@ pub fn open(at: u64, length: u64, protection: u64) -> Option<u64> {
         }
         let part = match seen.state() {
             State::Reserved if old == wanted => {
-                if reservation.change(seen, State::Open).is_some() {
+                if change(number, seen, State::Open).is_some() {
                     forget_lazy(cpu_of(reservation), old.length());
                     return Some(0);
                 }
@@ -212,13 +246,13 @@ pub fn open(at: u64, length: u64, protection: u64) -> Option<u64> {
             }
             State::Reserved => wanted,
             State::Open => old.and(wanted)?,
-            State::RevokingKept | State::RevokingReserved => {
+            state if state.after().is_some() => {
                 wait_for(number, seen);
                 continue;
             }
             _ => return None,
         };
-        if let Some(mine) = reservation.change(seen, State::Taken) {
+        if let Some(mine) = change(number, seen, State::Taken) {
             return Some(open_part(number, mine, seen.state(), at, part));
         }
     }
@@ -234,7 +268,7 @@ fn open_part(number: usize, mine: Seen, from: State, at: u64, part: Part) -> u64
     if opened.is_ok() {
         reservation.set_part(part);
     }
-    reservation.change(mine, if opened.is_ok() { State::Open } else { from });
+    change(number, mine, if opened.is_ok() { State::Open } else { from });
     opened.unwrap_or_else(Errno::to_result)
 }
 
@@ -254,13 +288,15 @@ pub fn map_file([at, length, protection, flags, file, offset]: [u64; 6]) -> bool
         return false;
     }
     let Some(view) = views::of(file, offset, length) else { return false };
-    let Some(mine) = reservation.change(seen, State::Taken) else { return false };
-    let is_copied = views::copy(view, 0, at, length);
-    if is_copied {
-        reservation.set_copied(wanted);
-        reservation.view.store(view as u32, Ordering::Relaxed);
-    }
-    reservation.change(mine, State::Open);
+    let mut is_copied = false;
+    while_others_wait(number, seen, State::Copying, || {
+        is_copied = views::copy(view, 0, at, length);
+        if is_copied {
+            reservation.set_copied(wanted);
+            reservation.view.store(view as u32, Ordering::Relaxed);
+        }
+        State::Open
+    });
     is_copied
 }
 
@@ -273,20 +309,28 @@ pub fn advise(at: u64, length: u64, advice: u64) -> Option<u64> {
     let reservation = &RESERVATION[number];
     let (seen, part, copied) = (reservation.see(), reservation.part(), reservation.copied());
     let both = copied.both(named)?;
-    if seen.state() != State::Open || !part.has(named) || !matches!(advice, DONTNEED | FREE) {
+    if seen.state() != State::Open
+        || !part.has(named)
+        || !at.is_multiple_of(PAGE)
+        || !matches!(advice, DONTNEED | FREE)
+    {
         return None;
     }
     if advice == FREE {
         // Linux frees the pages of anonymous memory only.
         return Some(Errno::EINVAL.to_result());
     }
-    let view = reservation.view.load(Ordering::Relaxed) as usize;
-    let mine = reservation.change(seen, State::Taken)?;
-    // SAFETY: the memory is the program's, and this is its call.
-    let dropped = unsafe { sys::call(nr::MADVISE, [at, length, DONTNEED]) };
-    views::copy(view, both.start - copied.start, address(number) + both.start, both.length());
-    reservation.change(mine, State::Open);
-    Some(dropped.unwrap_or_else(Errno::to_result))
+    let (view, mut dropped) = (reservation.view.load(Ordering::Relaxed) as usize, None);
+    while_others_wait(number, seen, State::Copying, || {
+        // SAFETY: the memory is the program's, and this is its call.
+        let result = unsafe { sys::call(nr::MADVISE, [at, length, DONTNEED]) };
+        if result.is_ok() {
+            views::copy(view, both.start - copied.start, address(number) + both.start, both.length());
+        }
+        dropped = Some(result.unwrap_or_else(Errno::to_result));
+        State::Open
+    });
+    dropped
 }
 
 /// The way to go on with a `munmap`.
@@ -312,11 +356,11 @@ pub fn unmap(at: u64, length: u64) -> Unmapped {
         }
         match seen.state() {
             State::Reserved | State::Open | State::Kernels => {
-                if let Some(mine) = reservation.change(seen, State::Taken) {
+                if let Some(mine) = change(number, seen, State::Taken) {
                     return keep(number, mine, seen.state());
                 }
             }
-            State::RevokingKept | State::RevokingReserved => wait_for(number, seen),
+            state if state.after().is_some() => wait_for(number, seen),
             _ => return Unmapped::Kernels,
         }
     }
@@ -330,7 +374,7 @@ fn keep(number: usize, mine: Seen, from: State) -> Unmapped {
     let is_clear =
         is_known && part.length() <= MOST_PART && clear(address(number) + part.start, part.length() / PAGE);
     if !is_clear && !forget_content(number) {
-        reservation.change(mine, State::Kernels);
+        change(number, mine, State::Kernels);
         return Unmapped::Kernels;
     }
     reservation.set_copied(Part::default());
@@ -339,7 +383,7 @@ fn keep(number: usize, mine: Seen, from: State) -> Unmapped {
     // Before it is kept: any thread may take it then, and count less.
     note_lazy(cpu, now);
     forget_lazy(cpu, before);
-    if reservation.change(mine, State::Kept).is_none() {
+    if change(number, mine, State::Kept).is_none() {
         // A handler has named the memory in another way, and it is the kernel's.
         forget_lazy(cpu, now);
         return Unmapped::Kernels;
@@ -377,13 +421,7 @@ fn cpu_of(reservation: &Reservation) -> usize {
     reservation.cpu.load(Ordering::Relaxed) as usize
 }
 
-/// Returns this thread, and the generation of its process.
-fn own_mark() -> u64 {
-    let thread = harmless!(nr::GETTID).unwrap_or(0);
-    u64::from(GENERATION.load(Ordering::Relaxed)) << 32 | thread
-}
-
-/// Waits a little for a reservation that is being revoked.
+/// Waits a little for a thread that changes a reservation.
 #[inline(never)]
 fn wait_for(number: usize, seen: Seen) {
     if !go_on_for_owner(number, seen) {
@@ -391,25 +429,36 @@ fn wait_for(number: usize, seen: Seen) {
     }
 }
 
-/// Goes on with a revocation if the thread that makes it has been killed, or is not in this child of `fork`.
-/// Returns whether that is so.
+/// Goes on with a change if the thread that makes it has been killed, or is not in this child of `fork`.
+/// Returns whether that is so, or nothing was to be done.
 fn go_on_for_owner(number: usize, seen: Seen) -> bool {
-    let reservation = &RESERVATION[number];
-    let Some(before) = seen.state().revoked() else { return true };
-    let revoker = reservation.revoker.load(Ordering::Relaxed);
-    let is_other = revoker >> 32 != u64::from(GENERATION.load(Ordering::Relaxed));
-    let is_gone = is_other || harmless!(nr::TKILL, revoker & 0xffff_ffff, 0) == Err(Errno::ESRCH);
+    let Some(next) = seen.state().after() else { return true };
+    let Owner { generation: of, thread } = seen.owner();
+    let is_gone = of != generation() || has_ended(thread.into());
     if is_gone {
-        sys::with_signals_blocked(|| {
-            reservation.revoker.store(own_mark(), Ordering::Relaxed);
-            // The same state, with another number.
-            if let Some(mine) = reservation.change(seen, seen.state()) {
-                close(number, before);
-                reservation.change(mine, before);
+        while_others_wait(number, seen, seen.state(), || {
+            if next.revoking().is_some() {
+                close(number, next);
             }
+            next
         });
     }
     is_gone
+}
+
+/// Returns whether a thread has ended. One that was killed is listed until its parent knows.
+fn has_ended(thread: u64) -> bool {
+    if harmless!(nr::TKILL, thread, 0) == Err(Errno::ESRCH) {
+        return true;
+    }
+    let (mut path, mut number, mut text) = ([0_u8; 40], [0; 20], [0_u8; 128]);
+    let parts = [&b"/proc/"[..], sys::decimal(thread, &mut number), b"/stat"];
+    path.iter_mut().zip(parts.into_iter().flatten()).for_each(|(to, from)| *to = *from);
+    let Ok(file) = sys::open(path.as_ptr() as u64, 0) else { return false };
+    let length = sys::read_at(file, &mut text, 0).unwrap_or(0);
+    sys::close(file);
+    let name_end = text[..length].iter().rposition(|byte| *byte == b')');
+    name_end.and_then(|end| text.get(end + 2)).is_some_and(|state| matches!(state, b'Z' | b'X'))
 }
 
 /// Sleeps a little, so that a thread of a lower priority runs.
@@ -430,29 +479,23 @@ pub fn revoke_all(cpu: usize) {
     }
 }
 
-/// Makes the part of a reservation inaccessible that the program has not opened. Returns whether it is.
+/// Makes the part of a reservation inaccessible that the program has not opened. If a thread is about to that
+/// is not there any more, goes on for it. Returns `false` if the part stays accessible.
 fn revoke(number: usize) -> bool {
     let reservation = &RESERVATION[number];
-    let has_part = |seen: Seen| seen.state().revoking().is_some() && reservation.part().length() > 0;
-    let seen = reservation.see();
-    if !has_part(seen) && seen.state().revoked().is_none() {
+    let (seen, part) = (reservation.see(), reservation.part());
+    if seen.state().after().is_some() {
+        // Another thread does, if it is there.
+        go_on_for_owner(number, seen);
         return true;
     }
-    sys::with_signals_blocked(|| {
-        let seen = reservation.see();
-        if seen.state().revoked().is_some() {
-            // Else the other thread does.
-            go_on_for_owner(number, seen);
-            return true;
-        }
-        let Some(revoking) = seen.state().revoking().filter(|_| has_part(seen)) else { return true };
-        // Before the state: a thread that waits reads it.
-        reservation.revoker.store(own_mark(), Ordering::Relaxed);
-        let Some(mine) = reservation.change(seen, revoking) else { return true };
-        let is_closed = close(number, seen.state());
-        reservation.change(mine, seen.state());
-        is_closed
-    })
+    let Some(revoking) = seen.state().revoking().filter(|_| part.length() > 0) else { return true };
+    let mut is_closed = true;
+    while_others_wait(number, seen, revoking, || {
+        is_closed = close(number, seen.state());
+        seen.state()
+    });
+    is_closed
 }
 
 /// Makes the part of a reservation inaccessible that is being revoked. Returns whether it is.
@@ -511,9 +554,9 @@ fn settle_one(number: usize) {
             // If it cannot be made inaccessible, it stays so.
             State::Reserved if reservation.part().length() > 0 && revoke(number) => false,
             State::Unused | State::Taken | State::Reserved | State::Open => {
-                reservation.change(seen, State::Kernels).is_some()
+                change(number, seen, State::Kernels).is_some()
             }
-            State::RevokingKept | State::RevokingReserved => {
+            _ => {
                 wait_for(number, seen);
                 false
             }
@@ -528,16 +571,12 @@ fn settle_one(number: usize) {
 /// Unmaps a kept reservation. Returns whether it was still that.
 fn unmap_kept(number: usize, seen: Seen) -> bool {
     let reservation = &RESERVATION[number];
-    let length = reservation.length.load(Ordering::Relaxed);
-    sys::with_signals_blocked(|| {
-        reservation.revoker.store(own_mark(), Ordering::Relaxed);
-        let Some(mine) = reservation.change(seen, State::RevokingKept) else { return false };
+    while_others_wait(number, seen, State::Changing, || {
         // SAFETY: the program does not have it.
-        unsafe { sys::munmap(address(number), length) };
+        unsafe { sys::munmap(address(number), reservation.length.load(Ordering::Relaxed)) };
         forget_lazy(cpu_of(reservation), reservation.part().length());
         reservation.set_part(Part::default());
-        reservation.change(mine, State::Kernels);
-        true
+        State::Kernels
     })
 }
 
@@ -561,13 +600,17 @@ fn unmap_rest(number: usize) {
         }
     });
     let _ = (0..LONGEST).take_while(|_| reservation.rest() == Rest::Ending).map(|_| sleep()).count();
+    reservation.end_rest();
 }
 
 /// Makes all reservations the kernel's, and gives it the addresses of those to come. No more are begun.
 pub fn end() {
-    if BASE.load(Ordering::SeqCst) <= 1 {
+    let base = BASE.load(Ordering::SeqCst);
+    if base <= 1 {
         return;
     }
+    // SAFETY: the program does not have these. A copy from a view ends with an error.
+    unsafe { sys::munmap(base, FIRST) };
     let mut run = 0..0;
     for number in 0..COUNT {
         if take_unused(number) {
@@ -585,7 +628,7 @@ fn take_unused(number: usize) -> bool {
     let reservation = &RESERVATION[number];
     let seen = reservation.see();
     seen.state() == State::Unused
-        && reservation.change(seen, State::Kernels).is_some()
+        && change(number, seen, State::Kernels).is_some()
         && reservation.begin_rest()
 }
 

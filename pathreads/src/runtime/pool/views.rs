@@ -1,14 +1,16 @@
 //! Views of files. A small private mapping of a file over the open part of a reservation is a copy from a
 //! view: WebAssembly runtimes map the initial data of a module so, for each instance of it.
 //!
-//! A view is a mapping of the file that stays. So the file's number is not used again, and a call that names
-//! the same file and place has the same bytes as a mapping of it would have.
+//! A view is a mapping of the file that stays, at addresses of the runtime. So the file's number is not used
+//! again. There are only views of files without a name in memory (`memfd_create`), because a call that names
+//! the same file and place must find the same bytes: with others, such as of overlayfs, it may not.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pathreads::{PAGE, page_end};
 
-use crate::sys::{self, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, harmless, nr};
+use super::reservations::addresses_for_views;
+use crate::sys::{self, MAP_FIXED, MAP_PRIVATE, PROT_READ, harmless, nr};
 use crate::user;
 
 /// The most bytes of a view. Of a larger file the pages that are used are fewer than those that it has.
@@ -42,13 +44,13 @@ pub fn of(file: u64, offset: u64, length: u64) -> Option<usize> {
     if !(1..=MOST).contains(&length) {
         return None;
     }
-    let [device, number, _] = identify(file, offset.checked_add(length)?)?;
+    let [device, number] = identify(file, offset.checked_add(length)?)?;
     let key = [device, number, offset];
     let first = (number ^ (offset / MOST)) as usize % VIEWS;
     for view in (0..VIEWS).map(|next| (first + next) % VIEWS) {
         // Acquire pairs with the release in `make`: the key is known.
         match VIEW[view].address.load(Ordering::Acquire) {
-            0 => return make(view, file, key, length).then_some(view),
+            0 if make(view, file, key, length) => return Some(view),
             _ if is_of(&VIEW[view], key, length) => return Some(view),
             _ => {}
         }
@@ -56,72 +58,61 @@ pub fn of(file: u64, offset: u64, length: u64) -> Option<usize> {
     None
 }
 
-/// Makes a view, if there is none, of a file that has no name, and that the program maps privately over its
-/// memory: it may drop what it writes there ([`drops`](super::drops)).
-#[inline(never)]
-pub fn note_mapping([_, length, protection, flags, file, offset]: [u64; 6]) {
-    let is_meant = protection == PROT_READ | PROT_WRITE
-        && flags & !MAP_NORESERVE == MAP_PRIVATE | MAP_FIXED
-        && offset.is_multiple_of(PAGE);
-    let length = page_end(length);
-    if is_meant
-        && (1..=MOST).contains(&length)
-        && let Some([.., 0]) = identify(file, offset.saturating_add(length))
-    {
-        of(file, offset, length);
-    }
-}
-
-/// Returns a view that has these bytes of a file, and their place in it.
-pub fn with(device: u64, number: u64, offset: u64, length: u64) -> Option<(usize, u64)> {
-    (0..VIEWS).find_map(|index| {
-        let view = &VIEW[index];
-        // Acquire pairs with the release in `make`: the key is known.
-        let is_made = view.address.load(Ordering::Acquire) != 0;
-        let [of_device, of_number, from] = view.key.each_ref().map(|word| word.load(Ordering::Relaxed));
-        let place = offset.checked_sub(from)?;
-        let has_it = place + length <= view.length.load(Ordering::Relaxed);
-        (is_made && (of_device, of_number) == (device, number) && has_it).then_some((index, place))
-    })
-}
-
 fn is_of(view: &View, key: [u64; 3], length: u64) -> bool {
     view.key.each_ref().map(|word| word.load(Ordering::Relaxed)) == key
         && view.length.load(Ordering::Relaxed) == length
 }
 
-/// Returns the device of a regular file, its number there, and its number of names. The program must be able
-/// to read it, and it must reach to `end`, or into the page before.
-fn identify(file: u64, end: u64) -> Option<[u64; 3]> {
+/// Returns the device of a file and its number there. It must be in memory, have no name and pages of 4 KiB,
+/// be readable for the program, and reach to `end`, or into the page before.
+fn identify(file: u64, end: u64) -> Option<[u64; 2]> {
     const F_GETFL: u64 = 3;
     const O_WRONLY_OR_PATH: u64 = 0x20_0001;
     const FORMAT: u64 = 0o170_000;
     const REGULAR: u64 = 0o100_000;
-    /// The words of the kernel's `struct stat`, and the places of the number of names, the mode and the size.
+    /// The words of the kernel's `struct stat`, and the places of the number of names and others.
     const STAT: usize = 18;
     const NAMES: usize = 2;
     const MODE: usize = 3;
     const LENGTH: usize = 6;
+    const BLOCK: usize = 7;
     let mut about = [0_u64; STAT];
     harmless!(nr::FSTAT, file, about.as_mut_ptr() as u64).ok()?;
-    let is_meant = about[MODE] & FORMAT == REGULAR && end <= page_end(about[LENGTH]);
+    let is_meant = about[MODE] & FORMAT == REGULAR
+        && about[NAMES] == 0
+        && about[BLOCK] == PAGE
+        && end <= page_end(about[LENGTH]);
     let is_readable =
         is_meant && harmless!(nr::FCNTL, file, F_GETFL).is_ok_and(|flags| flags & O_WRONLY_OR_PATH == 0);
-    is_readable.then_some([about[0], about[1], about[NAMES]])
+    (is_readable && is_in_memory(file)).then_some([about[0], about[1]])
+}
+
+/// Returns whether a file is of a file system in memory.
+fn is_in_memory(file: u64) -> bool {
+    const TMPFS: u64 = 0x0102_1994;
+    /// The words of the kernel's `struct statfs`, which begins with the type.
+    const STATFS: usize = 15;
+    let mut system = [0_u64; STATFS];
+    harmless!(nr::FSTATFS, file, system.as_mut_ptr() as u64).is_ok() && system[0] == TMPFS
 }
 
 /// Makes a view. Returns whether it is this thread's.
 #[inline(never)]
-fn make(view: usize, file: u64, key: [u64; 3], length: u64) -> bool {
-    let view = &VIEW[view];
+fn make(index: usize, file: u64, key: [u64; 3], length: u64) -> bool {
+    let view = &VIEW[index];
+    let Some(base) = addresses_for_views() else { return false };
     if view.is_taken.swap(1, Ordering::Relaxed) != 0 {
         return false;
     }
-    // SAFETY: the kernel chooses a free address.
-    let Ok(at) = (unsafe { sys::mmap(0, length, PROT_READ, MAP_PRIVATE, file, key[2]) }) else {
+    let (at, flags) = (base + index as u64 * MOST, MAP_PRIVATE | MAP_FIXED);
+    // SAFETY: the addresses are the runtime's, for this view.
+    let made = unsafe { sys::mmap(at, length, PROT_READ, flags, file, key[2]) };
+    // The descriptor may have become another file's.
+    let is_same = made.is_ok() && identify(file, key[2] + length) == Some([key[0], key[1]]);
+    if !is_same {
         view.is_taken.store(0, Ordering::Relaxed);
         return false;
-    };
+    }
     view.key.iter().zip(key).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
     view.length.store(length, Ordering::Relaxed);
     // Release pairs with the acquire in `of`.
