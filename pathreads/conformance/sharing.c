@@ -2,6 +2,8 @@
 // told from others in these cases.
 #include "rule.h"
 
+#include <linux/futex.h>
+#include <sys/uio.h>
 #include <sys/utsname.h>
 
 #define REGIONS 200
@@ -807,7 +809,128 @@ static void a_set_is_as_long_as_the_call_says(void) {
     SAY_CALL(syscall(SYS_select, LAST + 1, NULL, set, NULL, &none));
 }
 
-RULES(RULE(a_set_is_as_long_as_the_call_says), RULE(neighbours_are_unmapped_one_by_one), RULE(a_call_takes_what_others_have_handed_on), RULE(memory_outlives_its_thread), RULE(no_thread_reads_what_is_unmapped), RULE(a_place_that_was_unmapped_may_be_taken),
+// What happens to memory while a thread waits in a call that names it.
+
+static unsigned char *named;
+static void take_rights(void) {
+    NEED(mprotect(named, page, PROT_READ) == 0);
+    NEED(mprotect(named, page, PROT_READ | PROT_WRITE) == 0);
+}
+
+static void map_over(void) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    NEED(mmap(named, page, PROT_READ | PROT_WRITE, flags, -1, 0) == named);
+}
+
+static void map_anew(void) {
+    NEED(munmap(named, page) == 0);
+    map_over();
+}
+
+static void *read_one(void *with) {
+    other = gettid();
+    named[0] = 1;
+    sem_post(&ready);
+    SAY_CALL(read(ends[0], named, 10));
+    SAY("%.9s\n", named);
+    return with;
+}
+
+static void *receive_one(void *with) {
+    other = gettid();
+    named[0] = 1;
+    struct iovec parts[] = {{named, 4}, {named + 100, 6}};
+    sem_post(&ready);
+    SAY_CALL(readv(ends[0], parts, 2));
+    SAY("%.4s%.5s\n", named, named + 100);
+    return with;
+}
+
+static void *poll_one(void *with) {
+    other = gettid();
+    struct pollfd *set = (void *)named;
+    *set = (struct pollfd){.fd = ends[0], .events = POLLIN};
+    sem_post(&ready);
+    SAY_CALL(poll(set, 1, -1));
+    SAY("%d\n", set->revents);
+    return with;
+}
+
+// A futex word that has a value for a while. Waking without a change of it may be missed.
+static void *wait_for_one(void *with) {
+    other = gettid();
+    unsigned *word = (unsigned *)named;
+    *word = 7;
+    sem_post(&ready);
+    while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != 8)
+        if (syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 7, NULL) != 0) NEED(errno == EAGAIN || errno == EINTR);
+    return with;
+}
+
+static void with_change(void *(*wait)(void *), void (*change)(void), int is_futex) {
+    NEED(pipe(ends) == 0);
+    named = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    NEED(named != MAP_FAILED);
+    named += page;
+    pthread_t thread = start(wait, NULL);
+    sem_wait(&ready);
+    until_asleep(other);
+    change();
+    if (is_futex) {
+        __atomic_store_n((unsigned *)named, 8, __ATOMIC_RELEASE);
+        syscall(SYS_futex, named, FUTEX_WAKE_PRIVATE, 1);
+    } else {
+        NEED(write(ends[1], "123456789", 10) == 10);
+    }
+    finish(thread);
+}
+
+static void a_call_that_waits_has_what_is_there_then(void) {
+    begin();
+    void (*changes[])(void) = {take_rights, map_over, map_anew};
+    for (int i = 0; i < 3; i++) {
+        with_change(read_one, changes[i], 0);
+        with_change(receive_one, changes[i], 0);
+    }
+    with_change(poll_one, take_rights, 0);
+    with_change(wait_for_one, take_rights, 1);
+    with_change(wait_for_one, map_over, 1);
+}
+
+// A handler that comes when a request has interrupted the call.
+static void *read_rights(void *with) {
+    long interrupted = 0;
+    other = gettid();
+    for (int i = 0; i < REGIONS; i++) {
+        sem_post(&ready);
+        interrupted += read(ends[0], named, 1) == -1 && errno == EINTR;
+    }
+    return with ? with : (void *)interrupted;
+}
+
+static void *take_rights_often(void *with) {
+    while (!is_over) take_rights();
+    return with;
+}
+
+static void an_interruption_is_not_lost_with_a_right(void) {
+    begin();
+    NEED(pipe(ends) == 0 && sigaction(SIGUSR1, &(struct sigaction){.sa_handler = count_one}, NULL) == 0);
+    named = map_pages(1);
+    pthread_t taker = start(take_rights_often, NULL);
+    pthread_t reader = start(read_rights, NULL);
+    for (int i = 0; i < REGIONS; i++) {
+        sem_wait(&ready);
+        until_asleep(other);
+        NEED(pthread_kill(reader, SIGUSR1) == 0);
+    }
+    SAY("%ld\n", (long)finish(reader));
+    is_over = 1;
+    finish(taker);
+}
+
+RULES(RULE(a_call_that_waits_has_what_is_there_then), RULE(an_interruption_is_not_lost_with_a_right),
+      RULE(a_set_is_as_long_as_the_call_says), RULE(neighbours_are_unmapped_one_by_one), RULE(a_call_takes_what_others_have_handed_on), RULE(memory_outlives_its_thread), RULE(no_thread_reads_what_is_unmapped), RULE(a_place_that_was_unmapped_may_be_taken),
       RULE(any_thread_may_change_what_another_has), RULE(a_child_has_what_any_thread_mapped),
       RULE(a_new_thread_has_what_its_maker_has), RULE(threads_that_map_may_be_killed), RULE(memory_goes_from_hand_to_hand),
       RULE(any_action_may_be_set), RULE(a_handler_keeps_its_stack), RULE(a_thread_that_blocks_all_gives_memory_up),

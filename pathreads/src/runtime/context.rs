@@ -11,9 +11,10 @@ use pathreads::slot::{self, RESERVED};
 use pathreads::{RUNTIME_BASE, SLOTS_BASE};
 
 use crate::entry::{
-    Frame, address, before_perform, deliver_taken, finish, last_jump, peek_first, peek_second, peeked,
-    perform_call, performed, sent_at_finish, signal_stubs, trap_call, trap_called, user_cleared,
-    user_clearing, user_copied, user_copying,
+    Frame, RESTARTED, address, before_perform, deliver_taken, finish, last_jump, peek_first, peek_second,
+    peeked, perform_call, perform_checked, perform_prepared_again, perform_restarted, performed,
+    sent_at_finish, signal_stubs, trap_call, trap_called, user_cleared, user_clearing, user_copied,
+    user_copying,
 };
 use crate::isolate::{self, faults};
 use crate::sigaction;
@@ -67,6 +68,8 @@ pub struct Information {
 
 const SIGBUS: i32 = 7;
 const SIGSEGV: i32 = 11;
+
+const EINTR: u64 = -4_i64 as u64;
 
 /// The length of a `syscall` instruction.
 const CALL: u64 = 2;
@@ -168,15 +171,30 @@ pub fn show(context: &mut Context, information: &mut Information, prepared: u64)
         let frame = unsafe { &*(context.rsp as *const Frame) };
         restore(context, frame, result_of(context, frame, signal as u64));
     } else if prepared != 0 {
-        end_preparation(context, prepared);
+        end_preparation(context, prepared, signal as u64);
     }
 }
 
-/// Has the program make a call again that was being prepared. Two signals may come at once: then the kernel
-/// has put this one's frame where the other's handler begins, and the preparation is what the other one has
-/// interrupted. If that one is the fault of a copy, its stub ends the copy at this place, and the preparation
-/// goes on.
-fn end_preparation(context: &mut Context, prepared: u64) {
+/// Has a call prepared again that a request interrupts after it was prepared: what it names may have been
+/// taken away, or be mapped elsewhere. [`result_of`] knows the places.
+pub fn prepare_again(context: &mut Context) {
+    if was_made(context) {
+        context.rip = address(&perform_restarted);
+    } else if (address(&perform_checked)..=address(&perform_call)).contains(&context.rip) {
+        context.rip = address(&perform_prepared_again);
+    }
+}
+
+/// Returns whether the kernel was to make a call of the runtime again. It leaves the place after it in rcx.
+fn was_made(context: &Context) -> bool {
+    context.rip == address(&perform_call) && context.rcx == address(&performed)
+}
+
+/// Has the program make a call again that was being prepared. If a request had interrupted it before, this
+/// signal may end it. Two signals may come at once: then the kernel has put this one's frame where the
+/// other's handler begins, and the preparation is what the other one has interrupted. If that one is the
+/// fault of a copy, its stub ends the copy at this place, and the preparation goes on.
+fn end_preparation(context: &mut Context, prepared: u64, signal: u64) {
     let (mut context, mut is_other) = (context, false);
     while (address(&signal_stubs)..address(&deliver_taken)).contains(&context.rip) {
         // SAFETY: there a handler has got its third argument and not changed it, which is its context.
@@ -186,7 +204,8 @@ fn end_preparation(context: &mut Context, prepared: u64) {
     let is_copy = is_other && context.rip == address(&user_copying);
     if !is_copy && isolate::calls::is_preparing(context.rip) {
         // SAFETY: the frame lies on the stack of the call, above all that the handlers use.
-        restore(context, unsafe { &*(prepared as *const Frame) }, None);
+        let frame = unsafe { &*(prepared as *const Frame) };
+        restore(context, frame, is_interrupted(frame, signal).then_some(EINTR));
     }
 }
 
@@ -194,23 +213,29 @@ fn end_preparation(context: &mut Context, prepared: u64) {
 /// Under `--isolate` a request may have interrupted the call first, so that it was to be made again. Then
 /// the handler's signal interrupts it, as it would without the request.
 fn result_of(context: &Context, frame: &Frame, signal: u64) -> Option<u64> {
-    const EINTR: u64 = -4_i64 as u64;
-    // The kernel leaves the place after a call in rcx.
-    let was_made = context.rip == address(&perform_call) && context.rcx == address(&performed);
-    if frame.again != 0 {
-        let is_interrupted = match context.rip >= address(&performed) {
-            true => context.rax == EINTR && !sigaction::restarts(signal),
-            false => was_made && !sigaction::restarts(signal),
-        };
-        return is_interrupted.then_some(EINTR);
-    }
     if context.rip >= address(&performed) {
-        return Some(context.rax);
+        let is_asked_for = frame.again == 0 || context.rax == EINTR && !sigaction::restarts(signal);
+        return is_asked_for.then_some(context.rax);
     }
-    let is_again = frame.rax == EINTR;
-    // It makes futex calls of some kinds again in any case.
-    let is_interrupted = was_made && frame.call[0] != nr::FUTEX && !sigaction::restarts(signal);
-    (isolate::is_on() && (is_again || is_interrupted)).then_some(EINTR)
+    let was_made = was_made(context) || context.rip == address(&perform_restarted);
+    let is_interrupted = was_made && is_ended(frame, signal) || is_interrupted(frame, signal);
+    (isolate::is_on() && is_interrupted).then_some(EINTR)
+}
+
+/// Returns whether a signal interrupts a call that a request has interrupted before, and that is to be made
+/// again.
+fn is_interrupted(frame: &Frame, signal: u64) -> bool {
+    match frame.rax {
+        EINTR => frame.again == 0 || !sigaction::restarts(signal),
+        RESTARTED => is_ended(frame, signal),
+        _ => false,
+    }
+}
+
+/// Returns whether a signal ends a call that the kernel makes again after others. It makes futex calls of
+/// some kinds again in any case.
+fn is_ended(frame: &Frame, signal: u64) -> bool {
+    (frame.again != 0 || frame.call[0] != nr::FUTEX) && !sigaction::restarts(signal)
 }
 
 fn in_slot(context: &mut Context) {
@@ -227,7 +252,11 @@ fn in_slot(context: &mut Context) {
 fn restore(context: &mut Context, frame: &Frame, result: Option<u64>) {
     let Frame { rbx, rbp, r12, r13, r14, r15, rdi, rsi, rdx, r10, r8, r9, rip, rsp, again, .. } = *frame;
     // Its result may be that of another call, which was performed before it is handled again.
-    let rax = if again != 0 { again } else { frame.rax };
+    let rax = match (again, frame.rax) {
+        (0, RESTARTED) => frame.call[0],
+        (0, rax) => rax,
+        (again, _) => again,
+    };
     *context = Context {
         head: context.head,
         flags_and_segments: context.flags_and_segments,

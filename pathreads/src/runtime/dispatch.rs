@@ -119,6 +119,7 @@ pub extern "C" fn handle(frame: &mut Frame) -> Then {
 /// Handles a call under `--isolate`. Its frame is small, because Go makes calls with little stack.
 #[inline(never)]
 fn handle_isolated(frame: &mut Frame) -> Then {
+    isolate::calls::begin_call();
     if let Some(result) = isolate::blocks::serve(frame) {
         frame.rax = result;
         return Then::Return;

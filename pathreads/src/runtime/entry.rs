@@ -41,7 +41,7 @@ pub struct Frame {
     pub r10: u64,
     pub r8: u64,
     pub r9: u64,
-    /// The number of the call, then its result.
+    /// The number of the call, then its result. EINTR or [`RESTARTED`] when a request has interrupted it.
     pub rax: u64,
     /// Where the program goes on.
     pub rip: u64,
@@ -61,6 +61,9 @@ pub struct Frame {
 /// The size of a frame. It keeps the stack aligned.
 pub const FRAME: u64 = size_of::<Frame>() as u64;
 const _: () = assert!(FRAME.is_multiple_of(16));
+
+/// Stands for the result of a call that a request interrupted, and that the kernel would make again.
+pub const RESTARTED: u64 = -512_i64 as u64;
 
 /// The first six bytes of a path into `/proc`, in the upper bytes of a word.
 static PROC: u64 = u64::from_le_bytes([0, 0, b'/', b'p', b'r', b'o', b'c', b'/']);
@@ -94,6 +97,9 @@ unsafe extern "C" {
     pub safe static trap_call: [u8; 0];
     pub safe static trap_called: [u8; 0];
     pub safe static before_perform: [u8; 0];
+    pub safe static perform_restarted: [u8; 0];
+    pub safe static perform_prepared_again: [u8; 0];
+    pub safe static perform_checked: [u8; 0];
     pub safe static perform_call: [u8; 0];
     pub safe static performed: [u8; 0];
     pub safe static finish: [u8; 0];
@@ -145,6 +151,7 @@ pub fn address(symbol: &[u8; 0]) -> u64 {
 
 global_asm!(
     ".globl start, slow_entry, trap_entry, trap_call, trap_called, before_perform, perform_call, performed, finish",
+    ".globl perform_restarted, perform_prepared_again, perform_checked",
     ".globl last_jump, sent_at_finish, ways_begin, ways_end",
     ".globl sigsys_handler, restorer, signal_stubs, deliver_taken, launch, spawn_child, resume_child, spawn_sharing, spawn_helper, leave_page",
     ".globl user_copy, user_copying, user_copied, user_clear, user_clearing, user_cleared, call_on, peek_first, peek_second, peeked",
@@ -280,6 +287,16 @@ global_asm!(
     "call {send_again}",
     "let_faults_come",
     "jmp 6f",
+    // A request interrupted the call, and the kernel would make it again.
+    "perform_restarted:",
+    "mov qword ptr [rsp + {rax}], {restarted}",
+    // A request has come since the call was prepared, and may have taken away what it names. A handler that
+    // comes finds the mark, as in the first preparation.
+    "perform_prepared_again:",
+    "mov [{prepared}], rsp",
+    "mov rdi, rsp",
+    "call {prepare_again}",
+    "mov qword ptr [{prepared}], 0",
     "perform:",
     "cmp dword ptr [{held}], 0",
     "jne before_perform",
@@ -287,6 +304,10 @@ global_asm!(
     "mov rax, [rsp + {call}]", "mov rdi, [rsp + {call} + 8]", "mov rsi, [rsp + {call} + 16]",
     "mov rdx, [rsp + {call} + 24]", "mov r10, [rsp + {call} + 32]", "mov r8, [rsp + {call} + 40]",
     "mov r9, [rsp + {call} + 48]",
+    "cmp dword ptr [{is_asked}], 0",
+    // A request that comes from here on goes to one of the two above: `context::prepare_again`.
+    "perform_checked:",
+    "jne perform_prepared_again",
     "perform_call:",
     "syscall",
     "performed:",
@@ -294,11 +315,18 @@ global_asm!(
     // A handler of the program goes on elsewhere. So a request of another member interrupted the call. After
     // `close` the descriptor is closed all the same, and its number may be another file's.
     "cmp rax, -4",
-    "jne 5f",
+    "jne 4f",
     "cmp byte ptr [{isolated}], 0",
     "je finish",
     "cmp dword ptr [rsp + {call}], {close}",
-    "jne perform",
+    "jne perform_prepared_again",
+    "jmp 5f",
+    // The memory was another one for a moment, since a request has come: `poll` also writes when it is
+    // interrupted.
+    "4: cmp rax, -14",
+    "jne 5f",
+    "cmp dword ptr [{is_asked}], 0",
+    "jne perform_restarted",
     // rax stays what a handler that comes here sees: `context::result_of`.
     "5: mov rcx, [rsp + {again}]",
     "test rcx, rcx",
@@ -390,6 +418,8 @@ global_asm!(
     "and dword ptr [rsp + 296], {all_but_sigsys}",
     "cmp byte ptr [{isolated}], 0",
     "je restorer",
+    // A handler's calls have forgotten the requests that came before them.
+    "mov dword ptr [{is_asked}], 1",
     "mov eax, [rsp + 296]",
     "and [{deferred}], eax",
     "and dword ptr [rsp + 296], {all_but_members}",
@@ -573,6 +603,9 @@ global_asm!(
     stubs = const STUBS,
     show_program = sym crate::context::show_program,
     prepared = sym crate::isolate::calls::PREPARED,
+    prepare_again = sym crate::isolate::calls::prepare_again,
+    is_asked = sym crate::isolate::calls::IS_ASKED,
+    restarted = const RESTARTED as i64 as i32,
     handlers = sym crate::sigaction::HANDLERS,
     isolated = sym crate::isolate::IS_ON,
     in_child = sym crate::spawn::in_child,

@@ -17,14 +17,16 @@
 //! Calls whose memory is plain (`pathreads::pointers`) first have that mapped. All others have all regions
 //! mapped.
 
-use core::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 use abi::Errno;
 use pathreads::RUNTIME_BASE;
 use pathreads::pointers::{self, Memory};
 use pathreads::refused::{self, Refusal};
 
-use super::{HAS_STACK, begin_stack, blocks, helpers, locked, memory, refuse, sync, thread, touch, waiting};
+use super::{
+    HAS_STACK, begin_stack, blocks, helpers, lacks, locked, memory, refuse, sync, thread, touch, waiting,
+};
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
 use crate::sys::{self, Result, harmless, nr};
@@ -148,6 +150,37 @@ fn preparing(frame: &mut Frame, f: impl FnOnce(&mut Frame)) {
     f(frame);
     compiler_fence(Ordering::SeqCst);
     PREPARED.store(0, Ordering::Relaxed);
+}
+
+/// Whether a request has come since this thread's last call was prepared. The assembly in `entry` looks at it
+/// right before the call.
+pub static IS_ASKED: AtomicU32 = AtomicU32::new(0);
+
+/// Forgets the requests that came before a call.
+#[inline(always)]
+pub fn begin_call() {
+    IS_ASKED.store(0, Ordering::Relaxed);
+    // The handler of a request sets the mark while the memory is mapped, or later.
+    compiler_fence(Ordering::SeqCst);
+    lacks::forget();
+}
+
+/// Prepares for a call once more, as it is: a request has interrupted it, or came between.
+pub extern "C" fn prepare_again(frame: &mut Frame) {
+    begin_call();
+    lacks::looking(|| prepare_anew(frame));
+}
+
+fn prepare_anew(frame: &mut Frame) {
+    let [number, a, b, c, ..] = frame.call;
+    match number {
+        nr::FUTEX => prepare_futex(frame),
+        nr::READ | nr::WRITE | nr::PREAD | nr::PWRITE => touch(b, c),
+        nr::MADVISE | nr::MSYNC | nr::MLOCK | nr::MLOCK2 => touch(a, b),
+        nr::CLOSE | nr::DUP2 | nr::DUP3 | nr::CLOSE_RANGE => {}
+        nr::SCHED_YIELD | nr::GETTID | nr::FSYNC | nr::LSEEK => {}
+        _ => prepare(frame),
+    }
 }
 
 /// Returns whether a signal interrupts a call here in the runtime while that is being prepared. The program

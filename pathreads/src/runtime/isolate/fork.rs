@@ -27,8 +27,8 @@ use pathreads::record::{MOST_MEMBERS, Members, NO_FILE, Record, Region};
 use super::helpers::{self, What};
 use super::waiting::Next;
 use super::{
-    CONTROL, Control, MILLISECOND, blocks, calls, control, faults, map_control, me, memory_file, new_file,
-    own_thread, refuse, sync, thread, wait, waiting,
+    CONTROL, Control, MILLISECOND, blocks, calls, control, faults, lacks, map_control, me, memory_file,
+    new_file, own_thread, refuse, sync, thread, wait, waiting,
 };
 use crate::clone::{
     ARGS, ARGS_FLAGS, ARGS_PIDFD, ARGS_SIGNAL, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_FILES,
@@ -386,6 +386,7 @@ pub fn begin(frame: &mut Frame) {
     control.ending.store(0, Ordering::Relaxed);
     control.lock.store(0, Ordering::Relaxed);
     control.stops.store(0, Ordering::Relaxed);
+    lacks::begin_process();
     blocks::begin();
     super::SYNCED.store(u64::MAX, Ordering::Relaxed);
     thread::begin_process(frame.scratch[4]);
@@ -414,6 +415,7 @@ pub fn begin_sharing() {
     let making = found();
     IS_SHARING.store(true, Ordering::Relaxed);
     super::ME.store(making.maker, Ordering::Relaxed);
+    lacks::begin_member();
     begin_as_maker(making);
     blocks::begin();
     let Ending { next, word, has_begun } = &control().members[me()].ending;

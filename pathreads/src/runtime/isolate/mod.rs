@@ -24,7 +24,8 @@
 //!    member (release, which pairs with the acquire in [`serve`]) and sends SIGSTKFLT. The member does what
 //!    is asked and clears `pending` (release, which pairs with the acquire in [`request`]). SIGSTKFLT is
 //!    never blocked, so a member that waits for the lock answers too. A call that it interrupted
-//!    is made again (`entry`).
+//!    is prepared and made again (`entry`), and so is one that it met between the two. A call that waits for
+//!    memory which is not there is prepared once more when there is more ([`lacks`]).
 //! 4. *Only the holder of the lock makes requests*, so there is one at a time, and the record does not change
 //!    while members read it to serve.
 //! 5. *A member that has the lock, or waits for it, runs no handler of the program*, which might ask for the
@@ -42,6 +43,7 @@ pub mod calls;
 pub mod faults;
 pub mod fork;
 pub mod helpers;
+mod lacks;
 pub mod memory;
 pub mod thread;
 pub mod wait;
@@ -84,6 +86,8 @@ struct Member {
     job: helpers::Job,
     /// The end of its child of `vfork`.
     ending: fork::Ending,
+    /// 1 if its call lacks memory that it names.
+    lacks: AtomicU32,
 }
 
 const ASKED: u32 = 1;
@@ -104,6 +108,8 @@ pub enum Request {
     Stop { value: u32 },
     /// Take part in the barriers of other processes.
     Register,
+    /// Prepare the call again in which this member waits.
+    Look,
 }
 
 /// The control area, which all members share.
@@ -147,6 +153,8 @@ struct Control {
     pages_are_held: AtomicBool,
     /// Whether a thread has changed what Linux keeps for another one: no member waits from then on.
     is_reuse_over: AtomicBool,
+    /// Counts members whose calls lack memory.
+    lacking: AtomicU32,
     /// Counts jobs that members ask for. Helpers sleep here.
     asked: AtomicU32,
     /// The child that is being made. Written under the lock.
@@ -533,7 +541,7 @@ fn serve() {
             regions.for_each(replace_here);
         }
         Request::Act { signal, action } => sigaction::set_here(signal, action),
-        Request::Stop { .. } => {}
+        Request::Stop { .. } | Request::Look => {}
         Request::Register => {
             let _ = calls::register();
         }
@@ -567,8 +575,10 @@ fn with_others_stopped<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// Handles SIGSTKFLT.
-pub extern "C" fn on_request(_: u64, _: &context::Information, _: &mut context::Context) {
+pub extern "C" fn on_request(_: u64, _: &context::Information, context: &mut context::Context) {
     serve();
+    calls::IS_ASKED.store(1, Ordering::Relaxed);
+    context::prepare_again(context);
 }
 
 /// Maps a region here as it is recorded.
@@ -705,7 +715,9 @@ fn is_synced() -> bool {
 #[inline(always)]
 pub fn touch(start: u64, length: u64) {
     // The version is read after the states of blocks: it is increased before one becomes ordinary.
-    let has_it = if is_synced() && !needs_copy(start, start.saturating_add(length)) {
+    let has_it = if lacks::looks() {
+        false
+    } else if is_synced() && !needs_copy(start, start.saturating_add(length)) {
         !blocks::may_be_others(start, length) && is_synced()
     } else {
         is_remembered(start, length)
@@ -723,6 +735,9 @@ fn map_range(start: u64, length: u64) {
         // The kernel reports memory that cannot be had.
         let _ = memory::copy_private(record, start, end);
         touch_in(record, start, end);
+        if lacks::looks() {
+            lacks::note(record, start, end);
+        }
         let is_ready = |region: &&mut Region| region.current.has(me()) && !region.needs_copy();
         if let Some(region) = record.at(start).filter(is_ready) {
             remember(region);
@@ -787,6 +802,7 @@ fn announce() {
 fn announce_to_all() -> u64 {
     let version = control().version.load(Ordering::Relaxed);
     control().version.store(version + 1, Ordering::Release);
+    lacks::tell();
     version
 }
 

@@ -23,8 +23,8 @@ use pathreads::record::{MOST_MEMBERS, Record};
 
 use super::waiting::{self, Next};
 use super::{
-    MILLISECOND, blocks, control, faults, helpers, is_member, leader, locked, me, own_thread, refuse, touch,
-    wait, wake,
+    MILLISECOND, blocks, control, faults, helpers, is_member, lacks, leader, locked, me, own_thread, refuse,
+    touch, wait, wake,
 };
 use crate::clone::{
     CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_FILES, CLONE_FS, CLONE_PARENT, CLONE_PARENT_SETTID,
@@ -212,6 +212,7 @@ pub fn begin() {
     let _ = harmless!(nr::PRCTL, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     super::forget_maker();
     faults::forget();
+    lacks::begin_member();
     blocks::begin();
     CLEARED.store(CLEARED_NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
     crate::stack::give_back_all();
