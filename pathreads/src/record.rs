@@ -10,11 +10,14 @@ pub const MOST_MEMBERS: usize = 128;
 /// The most regions. Linux has about as many mappings for a process by default.
 pub const MOST_REGIONS: usize = 60_000;
 
-/// The descriptor of a region that lies in the memory of the program, where the offset is the address.
+/// The descriptor of a region that lies in the memory of the program.
 pub const NO_FILE: u64 = u64::MAX;
 
 const PROT_READ: u64 = 1;
 const PROT_WRITE: u64 = 2;
+
+/// The bytes of a layer of that memory. In each an address has a place of its own.
+pub const LAYER: u64 = 1 << 47;
 
 /// A set of members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -76,13 +79,18 @@ pub struct Region {
     pub rights: u64,
     /// The descriptor of a file that members map, or [`NO_FILE`].
     pub file: u64,
-    /// The offset in this file.
+    /// The offset in this file. In the memory of the program it is that of the layer, to which the address is
+    /// added.
     pub offset: u64,
     /// Whether the memory has a copy of a file, which is not zero again when the program drops it.
     pub is_copy: bool,
     /// Whether members map the file privately, without the right to write. A part becomes a copy in the
     /// memory of the program before it is written to.
     pub is_private: bool,
+    /// Whether it is a private mapping of what was the program's own memory at a `fork`.
+    pub is_snapshot: bool,
+    /// Whether it was mapped as a stack.
+    pub is_stack: bool,
     /// The members that may have it mapped.
     pub holders: Members,
     /// The members that have it mapped with these rights.
@@ -98,6 +106,8 @@ impl Region {
         offset: 0,
         is_copy: false,
         is_private: false,
+        is_snapshot: false,
+        is_stack: false,
         holders: Members::NONE,
         current: Members::NONE,
     };
@@ -112,6 +122,16 @@ impl Region {
         self.is_private && self.rights & PROT_WRITE != 0
     }
 
+    /// Returns whether it is memory of the program that has no file behind it.
+    pub const fn is_anonymous(&self) -> bool {
+        self.file == NO_FILE || self.is_snapshot
+    }
+
+    /// Returns the offset in its file, or in the memory of the program.
+    pub const fn offset_of(&self, address: u64) -> u64 {
+        if self.file == NO_FILE { self.offset + address } else { self.offset + (address - self.start) }
+    }
+
     /// Returns the rights with which members map it.
     pub const fn mapped_rights(&self) -> u64 {
         // The processor has no right to write without that to read.
@@ -123,13 +143,14 @@ impl Region {
         self.end == next.start
             && (self.rights, self.holders, self.current) == (next.rights, next.holders, next.current)
             && (self.is_copy, self.is_private) == (next.is_copy, next.is_private)
+            && (self.is_snapshot, self.is_stack) == (next.is_snapshot, next.is_stack)
             && self.has_same_content(next)
     }
 
     /// Returns whether the content of the next region follows. Shared mappings stay as they were made.
     fn has_same_content(&self, next: &Region) -> bool {
-        let is_next_part = self.file == next.file && self.offset + (self.end - self.start) == next.offset;
-        self.file == NO_FILE && next.file == NO_FILE || self.is_private && is_next_part
+        let is_next_part = self.file == next.file && self.offset_of(self.end) == next.offset_of(next.start);
+        is_next_part && (self.file == NO_FILE || self.is_private)
     }
 }
 
@@ -209,7 +230,7 @@ impl<const MOST: usize> Record<MOST> {
         let Some(region) = self.all().get(index).copied().filter(|region| region.start < at) else {
             return Ok(());
         };
-        let offset = if region.file == NO_FILE { 0 } else { region.offset + (at - region.start) };
+        let offset = if region.file == NO_FILE { region.offset } else { region.offset_of(at) };
         self.put(index + 1, Region { start: at, offset, ..region })?;
         self.regions[index].end = at;
         Ok(())
@@ -247,15 +268,20 @@ impl<const MOST: usize> Record<MOST> {
 
     /// Joins regions that touch a range and continue each other.
     pub fn join(&mut self, start: u64, end: u64) {
-        let mut index = self.first(start).saturating_sub(1);
-        while index + 1 < self.count && self.regions[index].start <= end {
-            if self.regions[index].continues_as(&self.regions[index + 1]) {
-                self.regions[index].end = self.regions[index + 1].end;
-                self.regions.copy_within(index + 2..self.count, index + 1);
-                self.count -= 1;
+        let mut last = self.first(start).saturating_sub(1);
+        let mut next = last + 1;
+        while next < self.count && self.regions[last].start <= end {
+            if self.regions[last].continues_as(&self.regions[next]) {
+                self.regions[last].end = self.regions[next].end;
             } else {
-                index += 1;
+                last += 1;
+                self.regions[last] = self.regions[next];
             }
+            next += 1;
+        }
+        if last + 1 < next {
+            self.regions.copy_within(next.min(self.count)..self.count, last + 1);
+            self.count -= next - last - 1;
         }
     }
 
@@ -332,6 +358,29 @@ mod tests {
         assert_eq!(plain.mapped_rights(), PROT_READ | PROT_WRITE);
         let mapped = [0, 1, 2, 3, 4, 6, 7].map(|rights| private(rights).mapped_rights());
         assert_eq!(mapped, [0, 1, 1, 1, 4, 5, 5]);
+    }
+
+    #[test]
+    fn memory_of_different_layers_stays_apart() {
+        let mut record = record();
+        record.add(region(10, 20, 3)).unwrap();
+        record.add(Region { offset: LAYER, ..region(20, 30, 3) }).unwrap();
+        record.add(Region { offset: LAYER, ..region(30, 40, 3) }).unwrap();
+        assert_eq!(bounds(&record), [(10, 20, 3), (20, 40, 3)]);
+        record.divided(25, 30).unwrap();
+        assert!(record.all()[1..].iter().all(|part| part.offset == LAYER));
+        assert_eq!(record.at(27).unwrap().offset_of(27), LAYER + 27);
+        let snapshot = |start| Region {
+            file: 7,
+            offset: LAYER + start,
+            is_private: true,
+            is_snapshot: true,
+            ..region(start, start + 10, 3)
+        };
+        record.add(snapshot(50)).unwrap();
+        record.add(snapshot(60)).unwrap();
+        assert_eq!(record.all().len(), 5);
+        assert_eq!(record.at(65).unwrap().offset_of(65), LAYER + 65);
     }
 
     #[test]

@@ -160,6 +160,46 @@ fn memory_of_one_thread_disturbs_no_other() {
     assert!(seen.messages.contains(" 0 requests to other threads"), "{seen:?}");
 }
 
+/// A process with large memory is made without a copy of that under `--isolate`. A part is copied before a
+/// process writes to it, but not when no other has it any more.
+#[test]
+fn large_memory_is_copied_on_demand() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("fork.c");
+    // The second argument says whether the children live while their maker writes.
+    let text = "#include <stdlib.h>\n#include <string.h>\n#include <sys/mman.h>\n#include <sys/wait.h>\n\
+        #include <unistd.h>\n\
+        int main(int count, char **words) { size_t large = 256 << 20; int ends[2]; char byte;\
+        char *at = mmap(0, large, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); memset(at, 1, large);\
+        for (int i = 0; i < 5; i++) { if (pipe(ends)) return 2; int child = fork();\
+        if (child == 0) { close(ends[1]); _exit(read(ends[0], &byte, 1) != 0); }\
+        if (atoi(words[1]) == 0) { close(ends[1]); wait(0); }\
+        for (size_t j = 0; j < large / 8; j += 4096) at[j] = i;\
+        if (atoi(words[1]) != 0) { close(ends[1]); wait(0); } close(ends[0]); }\
+        return count == 1; }";
+    std::fs::write(&source, text).unwrap();
+    let program = folder.path().join("fork");
+    assert!(Command::new("gcc").arg("-o").arg(&program).arg(&source).status().unwrap().success());
+    let copied = |lives: &str| {
+        let mut command = in_way(&["--isolate", "--stats"], &program);
+        command.arg(lives);
+        let seen = see(command);
+        assert_eq!(seen.status, Some(0), "{seen:?}");
+        let before = |what: &str| {
+            let text = seen.messages.split(what).next().unwrap_or_default();
+            text.rsplit(' ').next().and_then(|number| number.parse::<u64>().ok())
+        };
+        let counts = [before(" bytes copied by fork"), before(" before they were written to")];
+        counts.map(|count| count.unwrap_or_else(|| panic!("{seen:?}")))
+    };
+    let [at_fork, later] = copied("0");
+    assert!(at_fork < 64 << 20 && later < 16 << 20, "{at_fork} {later}");
+    // A part that is written to is copied once for each child that lives, in parts that may be larger.
+    let [at_fork, later] = copied("1");
+    let written = 5 * (32 << 20);
+    assert!(at_fork < 64 << 20 && (written..2 * written).contains(&later), "{at_fork} {later}");
+}
+
 /// The runtime rewrites a function that makes a call, before the process has a second thread.
 #[test]
 fn calls_are_rewritten() {

@@ -130,6 +130,11 @@ fn children() {
 }
 
 #[test]
+fn forks() {
+    compare("forks", &[]);
+}
+
+#[test]
 fn threads_linked_statically() {
     compare("threads", &["-static"]);
 }

@@ -54,6 +54,13 @@ pub struct Context {
     mask: u64,
 }
 
+impl Context {
+    /// Returns the pointer of the stack that was interrupted.
+    pub fn stack_pointer(&self) -> u64 {
+        self.rsp
+    }
+}
+
 /// The head of a `siginfo`.
 #[repr(C)]
 pub struct Information {

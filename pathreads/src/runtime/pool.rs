@@ -260,7 +260,9 @@ fn map_zeroes(at: u64, length: u64) -> sys::Result {
     unsafe { sys::mmap(at, length, PROT_READ | PROT_WRITE, flags, NO_FILE, 0) }
 }
 
-/// Makes memory zero, part by part: the stack is the program's, and may be small. Returns whether it is.
+/// Makes memory zero, part by part: the stack is the program's, and may be small. Returns whether it is. Not
+/// inlined, so that other calls need less.
+#[inline(never)]
 fn clear(at: u64, pages: u64) -> bool {
     if pages <= CLEARED_WHOLE {
         return clear_pages(at, pages);

@@ -95,7 +95,12 @@ pub fn with(frame: &mut Frame, f: extern "C" fn(&mut Frame) -> Then) -> Then {
 /// Returns where the stack before ends, on a stack of the runtime.
 pub fn left_at() -> Option<u64> {
     let here = 0_u8;
-    let within = (&raw const here as u64).checked_sub(STACK[0].0.get() as u64)?;
+    left_by(&raw const here as u64)
+}
+
+/// Returns where the stack before ends, if an address is on a stack of the runtime that is in use.
+pub fn left_by(pointer: u64) -> Option<u64> {
+    let within = pointer.checked_sub(STACK[0].0.get() as u64)?;
     let end = STACK.get(within as usize / SIZE)?.0.get() as u64 + SIZE as u64;
     // SAFETY: `call_on` wrote it to the first word of this stack, which is in use.
     Some(unsafe { *((end - 8) as *const u64) })

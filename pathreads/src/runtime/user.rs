@@ -51,6 +51,12 @@ pub fn write(address: u64, from: &[u8]) -> Result<()> {
     if left == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
+/// Writes a byte that is there to its own place, if it can be written.
+pub fn write_same(address: u64) {
+    // SAFETY: the byte stays as it is, and one that cannot be written ends this.
+    unsafe { user_copy(address, address, 1) };
+}
+
 /// Copies from an address to another. A byte that cannot be read or written ends that. Returns whether all
 /// are copied.
 ///

@@ -237,6 +237,11 @@ fn open(start: u64) -> bool {
     })
 }
 
+/// Returns whether a region is a block that is not ordinary.
+pub fn is_block(region: &Region) -> bool {
+    block_of(region).is_some()
+}
+
 /// Returns whether a region is memory that the program has unmapped.
 pub fn is_kept(region: &Region) -> bool {
     block_of(region).is_some_and(|block| control().blocks.state(block) != State::Used)

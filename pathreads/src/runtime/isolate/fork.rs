@@ -3,13 +3,14 @@
 //!
 //! | call | the child's memory | its maker |
 //! |---|---|---|
-//! | `fork`, `clone` without CLONE_VM | a copy, in files of its own | goes on at once |
+//! | `fork`, `clone` without CLONE_VM | a copy, in files of its own, and snapshots | goes on at once |
 //! | `vfork`, `clone` with CLONE_VM and CLONE_VFORK, beside other threads | the program's, mapped in a new address space | sleeps until the child has ended or executes, and answers requests |
 //! | the same of the only thread | its maker's, as on Linux | sleeps in the kernel |
 //!
-//! `fork` copies the memory and the record while all other members are stopped, and then makes the child. So
-//! the child waits for no other process. It is the leader of a program without other members. It begins on a
-//! stack of the runtime. It inherits the leader's memory, and unmaps that first.
+//! `fork` copies small memory and the record while all other members are stopped, makes snapshots of large
+//! memory (`snapshots`), and then makes the child. So the child waits for no other process. It is the leader
+//! of a program without other members. It begins on a stack of the runtime. It inherits the leader's memory,
+//! and unmaps that first.
 //!
 //! A child of `vfork` is no member. It has everything mapped that is recorded, and is not asked when memory
 //! goes: its life is short, and its maker keeps the memory that it needs. It records its mappings in its
@@ -22,13 +23,13 @@ use core::mem::{MaybeUninit, offset_of};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use abi::Errno;
-use pathreads::record::{MOST_MEMBERS, Members, NO_FILE, Record, Region};
+use pathreads::record::{LAYER, MOST_MEMBERS, Members, NO_FILE, Record, Region};
 
 use super::helpers::{self, What};
 use super::waiting::Next;
 use super::{
-    CONTROL, Control, MILLISECOND, blocks, calls, control, faults, lacks, map_control, me, memory_file,
-    new_file, own_thread, refuse, sync, thread, wait, waiting,
+    CONTROL, Control, MILLISECOND, Member, blocks, calls, control, faults, lacks, map_control, me,
+    memory_file, new_file, own_thread, refuse, snapshots, sync, thread, wait, waiting,
 };
 use crate::clone::{
     ARGS, ARGS_FLAGS, ARGS_PIDFD, ARGS_SIGNAL, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_FILES,
@@ -119,20 +120,38 @@ pub fn make(frame: &Frame, child: &Child) -> u64 {
         return refuse(b"a child that shares files or is waited for, and has a copy of the memory")
             .to_result();
     }
-    let mut making = describe(frame, child);
+    let making = describe(frame, child);
     let made = super::locked(|record| {
         // At one moment, because members use and unmap blocks without the lock. No other member can close the
         // files until the child has them.
         super::with_others_stopped(|| {
-            // Linux says that there is no memory, too.
-            let [memory, area] = copy_all(record).map_err(|_| Errno::ENOMEM)?;
-            [making.memory, making.area] = [memory, area];
-            let made = ask_for(making);
-            [memory, area].into_iter().for_each(sys::close);
+            super::note_stacks_here();
+            let snapshots = snapshots::begin(record);
+            let made = make_copied(record, making);
+            if let Some(file) = snapshots {
+                snapshots::go_on(record, file);
+            }
             made
         })
     });
     result_of(child, made)
+}
+
+/// Makes a child with copies of what is in no snapshot.
+fn make_copied(record: &Record, mut making: Making) -> Result<Made> {
+    // Linux says that there is no memory, too.
+    let [memory, area] = copy_all(record).map_err(|_| Errno::ENOMEM)?;
+    [making.memory, making.area] = [memory, area];
+    let made = ask_for(making);
+    [memory, area].into_iter().for_each(sys::close);
+    made
+}
+
+/// Returns whether a child of `vfork` lives that shares memory with other members.
+pub fn has_sharing_children() -> bool {
+    control().members.iter().any(|Member { ending, .. }| {
+        ending.has_begun.load(Ordering::Relaxed) != 0 && ending.word.load(Ordering::Relaxed) & OWNER_DIED == 0
+    })
 }
 
 /// The flags of children of another process, or of threads.
@@ -140,7 +159,8 @@ const OF_OTHERS: u64 = CLONE_PARENT | CLONE_THREAD;
 
 /// Copies the program's memory and the control area. Returns the files.
 fn copy_all(record: &Record) -> Result<[u64; 2]> {
-    let memory = with_file(c"program", 1 << 47, |memory| copy_memory(record, memory))?;
+    let length = snapshots::MOST_LAYERS * LAYER;
+    let memory = with_file(c"program", length, |memory| copy_memory(record, memory))?;
     let area = with_file(c"control", size_of::<Control>() as u64, |area| copy_control(record, area));
     area.map(|area| [memory, area]).inspect_err(|_| sys::close(memory))
 }
@@ -319,11 +339,14 @@ fn with_file(name: &CStr, length: u64, fill: impl FnOnce(u64) -> Result<()>) -> 
     Ok(file)
 }
 
+/// Copies the program's memory that is in no snapshot of the child's, to the first layer of a file.
 fn copy_memory(record: &Record, memory: u64) -> Result<()> {
-    let is_copied = |region: &&Region| region.file == NO_FILE && !blocks::is_kept(region);
+    let is_copied =
+        |region: &&Region| region.file == NO_FILE && !blocks::is_kept(region) || snapshots::is_own(region);
     for region in record.all().iter().filter(is_copied) {
-        let length = region.end - region.start;
-        super::memory::copy_data(memory_file(), region.start, memory, region.start, length)?;
+        let (from, length) = (region.offset_of(region.start), region.end - region.start);
+        let copied = super::memory::copy_data(memory_file(), from, memory, region.start, length)?;
+        control().copied[0].fetch_add(copied, Ordering::Relaxed);
     }
     Ok(())
 }
@@ -387,6 +410,7 @@ pub fn begin(frame: &mut Frame) {
     control.lock.store(0, Ordering::Relaxed);
     control.stops.store(0, Ordering::Relaxed);
     lacks::begin_process();
+    control.leaving.store(0, Ordering::Relaxed);
     blocks::begin();
     super::SYNCED.store(u64::MAX, Ordering::Relaxed);
     thread::begin_process(frame.scratch[4]);
@@ -395,6 +419,7 @@ pub fn begin(frame: &mut Frame) {
             super::unmap_here(region.start, region.end);
             (region.holders, region.current) = (Members::NONE, Members::NONE);
         }
+        snapshots::begin_process(record);
         let _ = blocks::settle(record, 0, u64::MAX);
     });
     // The kernel may put a signal's frame on the program's stacks before the program touches them.

@@ -15,7 +15,7 @@ use pathreads::block;
 use pathreads::record::{Members, NO_FILE, Record, Region};
 use pathreads::{PAGE, RUNTIME_END, SLOTS_BASE, page_end, page_start};
 
-use super::{Request, blocks, control, copy_away, full, me, memory_file, punch, request, take};
+use super::{Request, blocks, control, copy_away, full, me, memory_file, punch, request, snapshots, take};
 use crate::dispatch::Then;
 use crate::entry::Frame;
 use crate::patch;
@@ -53,7 +53,7 @@ const MOST_COPY: u64 = 4 << 20;
 const MANY_REGIONS: usize = 10_000;
 
 /// The most descriptors that are kept for private mappings.
-const MOST_PRIVATE: u64 = 128;
+pub const MOST_PRIVATE: u64 = 128;
 
 const HUGE_PAGE: u64 = 2 << 20;
 
@@ -87,6 +87,7 @@ impl Source {
 pub extern "C" fn call(frame: &mut Frame) -> Then {
     let arguments = frame.arguments();
     let [number, a, b, c, ..] = frame.call;
+    snapshots::end_sometimes();
     // The second argument of `brk` is what the register happens to have.
     if number != nr::BRK {
         patch::forget(a, b);
@@ -140,6 +141,7 @@ pub fn map(arguments: [u64; 6]) -> Result {
 fn map_as(arguments: [u64; 6], may_be_private: bool) -> Result {
     const MAP_GROWSDOWN: u64 = 0x100;
     const MAP_HUGETLB: u64 = 0x4_0000;
+    const MAP_STACK: u64 = 0x2_0000;
     let [address, length, rights, flags, file, offset] = arguments;
     if flags & (MAP_GROWSDOWN | MAP_HUGETLB) != 0 {
         return Err(Errno::ENOMEM);
@@ -159,7 +161,7 @@ fn map_as(arguments: [u64; 6], may_be_private: bool) -> Result {
             Some(block) => block.start(),
             None => place(record, address, length, flags, source.huge_offset(length))?,
         };
-        fill_in(record, start, length, rights & RIGHTS, source)?;
+        fill_in(record, start, length, rights & RIGHTS, source, flags & MAP_STACK != 0)?;
         block.into_iter().for_each(blocks::begin_use);
         Ok(start)
     });
@@ -312,20 +314,39 @@ fn free_range(record: &Record, length: u64) -> Result {
 }
 
 /// Adds a region and maps it here.
-fn fill_in(record: &mut Record, start: u64, length: u64, rights: u64, source: Source) -> Result {
+fn fill_in(
+    record: &mut Record,
+    start: u64,
+    length: u64,
+    rights: u64,
+    source: Source,
+    is_stack: bool,
+) -> Result {
     let (file, offset) = match source {
         Source::File(file, offset) | Source::Private(file, offset) => (file, offset),
-        Source::Nothing | Source::View(_) => (NO_FILE, 0),
+        Source::Nothing | Source::View(_) => (NO_FILE, snapshots::layer()),
     };
     let end = start + length;
     let is_copy = matches!(source, Source::View(_));
     let is_private = matches!(source, Source::Private(..));
     let (holders, current) = (Members::NONE, Members::NONE);
-    let copied = if let Source::View(at) = source { copy_in(at, start, length) } else { Ok(()) };
-    let region = Region { start, end, rights, file, offset, is_copy, is_private, holders, current };
+    let copied = if let Source::View(at) = source { copy_in(at, offset + start, length) } else { Ok(()) };
+    let region = Region {
+        start,
+        end,
+        rights,
+        file,
+        offset,
+        is_copy,
+        is_private,
+        is_snapshot: false,
+        is_stack,
+        holders,
+        current,
+    };
     let added = copied.and_then(|()| add(record, region));
     if added.is_err() && file == NO_FILE {
-        punch(start, end);
+        punch(offset + start, offset + end);
     }
     added.map(|()| start)
 }
@@ -339,7 +360,8 @@ fn add(record: &mut Record, mut region: Region) -> Result<()> {
     Ok(())
 }
 
-/// Copies a view of a file into the program's memory. The pages behind the file's end stay zero.
+/// Copies a view of a file into the program's memory, to an offset. The pages behind the file's end stay
+/// zero.
 fn copy_in(from: u64, to: u64, length: u64) -> Result<()> {
     let mut done = 0;
     while done < length {
@@ -357,6 +379,9 @@ fn copy_in(from: u64, to: u64, length: u64) -> Result<()> {
 /// there map the copy in its place.
 pub fn copy_private(record: &mut Record, start: u64, end: u64) -> Result<()> {
     while let Some(region) = record.touched(start, end).iter().find(|region| region.needs_copy()).copied() {
+        if snapshots::is_own(&region) && snapshots::end(record) {
+            continue;
+        }
         let most = if record.all().len() < MANY_REGIONS { MOST_COPY } else { u64::MAX / 2 };
         let part = ((region.end - region.start) / COPIES).clamp(LEAST_COPY, most).next_power_of_two();
         let from = (start.max(region.start) / part * part).max(region.start);
@@ -366,31 +391,61 @@ pub fn copy_private(record: &mut Record, start: u64, end: u64) -> Result<()> {
     Ok(())
 }
 
-/// Copies a part of a region of a private mapping.
+/// Copies a part of a region into the layer for copies. If that is not a private mapping, the caller has
+/// stopped all other members.
 fn copy_part(record: &mut Record, region: &Region, start: u64, end: u64) -> Result<()> {
-    let (length, offset) = (end - start, region.offset + (start - region.start));
+    let layer = snapshots::layer();
+    let copied = copy_content(region, start, end, layer)
+        .and_then(|copied| place_part(record, region, start, end).map(|()| copied))
+        .inspect_err(|_| punch(layer + start, layer + end))?;
+    control().copied[1].fetch_add(copied, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Copies what is in a part of a region into a layer of the program's memory. Returns how many bytes are
+/// copied.
+fn copy_content(region: &Region, start: u64, end: u64, layer: u64) -> Result {
+    let (length, offset) = (end - start, region.offset_of(start));
+    if region.is_anonymous() {
+        return copy_data(file_of(region), offset, memory_file(), layer + start, length);
+    }
     // SAFETY: the kernel chooses a free address.
     let view = unsafe { sys::mmap(0, length, PROT_READ, MAP_PRIVATE, region.file, offset)? };
-    let copied = copy_in(view, start, length);
+    let copied = copy_in(view, layer + start, length);
     // SAFETY: the view was for this function alone.
     unsafe { sys::munmap(view, length) };
-    let divided = copied.and_then(|()| record.divided(start, end).map_err(full).map(|_| ()));
-    divided.inspect_err(|_| punch(start, end))?;
-    for part in record.touched(start, end) {
-        (part.file, part.offset) = (NO_FILE, 0);
-        (part.is_copy, part.is_private) = (true, false);
+    copied.map(|()| length)
+}
+
+/// Makes a part of a region the program's memory in the layer for copies. No member writes to it before all
+/// have it.
+fn place_part(record: &mut Record, region: &Region, start: u64, end: u64) -> Result<()> {
+    for part in record.divided(start, end).map_err(full)? {
+        part.is_copy |= part.is_private && !part.is_snapshot;
+        (part.file, part.offset) = (NO_FILE, snapshots::layer());
+        (part.is_private, part.is_snapshot) = (false, false);
         part.current = Members::NONE;
     }
     // Before the bounds change: see `touch`.
     super::announce();
     request(region.holders, Request::Replace { start, end });
-    let mut taken = Ok(0);
     for part in record.touched(start, end) {
-        taken = take(part).inspect_err(|_| super::unmap_here(part.start, part.end));
+        // A member that cannot map it gets it by a fault.
+        if take(part).is_err() {
+            super::unmap_here(part.start, part.end);
+        }
     }
     record.join(start, end);
-    close_unused(record, region);
-    taken.map(|_| ())
+    match region.file {
+        NO_FILE => punch(region.offset_of(start), region.offset_of(end)),
+        _ => close_unused(record, region),
+    }
+    Ok(())
+}
+
+/// Returns the descriptor of the file in which a region lies.
+fn file_of(region: &Region) -> u64 {
+    if region.file == NO_FILE { memory_file() } else { region.file }
 }
 
 /// Makes the program's memory in a range go.
@@ -409,7 +464,7 @@ pub fn remove(record: &mut Record, start: u64, end: u64) -> Result<()> {
 /// Gives back the memory or the file of a region that has gone.
 fn release(record: &mut Record, region: &Region) {
     if region.file == NO_FILE {
-        punch(region.start, region.end);
+        punch(region.offset_of(region.start), region.offset_of(region.end));
     } else {
         close_unused(record, region);
     }
@@ -421,12 +476,23 @@ fn close_unused(record: &Record, region: &Region) {
     match region.is_private {
         true => {
             note_copies(record);
-            if is_unused {
+            if is_unused && region.is_snapshot {
+                close_snapshot(region.file);
+            } else if is_unused {
                 close_private(region.file);
             }
         }
         false if is_unused => sys::close(region.file),
         false => {}
+    }
+}
+
+/// Closes the descriptor of a snapshot, if that is of another process.
+fn close_snapshot(file: u64) {
+    if file != memory_file() {
+        sys::close(file);
+        // A child of `vfork` closes its own descriptor only.
+        control().private_files.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -461,7 +527,7 @@ fn note_copy(region: &Region) {
 }
 
 /// Notes the bounds of memory that must be copied before the kernel writes to it.
-fn note_copies(record: &Record) {
+pub fn note_copies(record: &Record) {
     let mut regions = record.all().iter().filter(|region| region.needs_copy());
     let first = regions.next();
     let last = regions.next_back().or(first);
@@ -580,10 +646,18 @@ pub fn resize([start, old, new, flags, target, _]: [u64; 6]) -> Result {
         if start + old > region.end {
             return Err(Errno::EFAULT);
         }
-        let offset = if region.file == NO_FILE { 0 } else { region.offset + (start - region.start) };
-        let part = Region { holders: Members::NONE, current: Members::NONE, ..region };
+        // New memory is the program's.
+        let part = if region.is_anonymous() {
+            let (file, offset) = (NO_FILE, snapshots::layer());
+            Region { file, offset, is_private: false, is_snapshot: false, ..region }
+        } else {
+            region
+        };
+        let part = Region { holders: Members::NONE, current: Members::NONE, ..part };
+        let offset_at = |place: u64| if part.file == NO_FILE { part.offset } else { region.offset_of(place) };
         if !is_fixed && start + old == region.end && is_room(record, region.end, start + new) {
-            add(record, Region { start: region.end, end: start + new, offset: offset + old, ..part })?;
+            let offset = offset_at(region.end);
+            add(record, Region { start: region.end, end: start + new, offset, ..part })?;
             return Ok(start);
         }
         if flags & MAYMOVE == 0 {
@@ -593,9 +667,10 @@ pub fn resize([start, old, new, flags, target, _]: [u64; 6]) -> Result {
         if is_fixed {
             remove(record, to, to + new)?;
         }
-        add(record, Region { start: to, end: to + new, offset, ..part })?;
-        if region.file == NO_FILE {
-            let copied = copy_data(memory_file(), start, memory_file(), to, old.min(new));
+        add(record, Region { start: to, end: to + new, offset: offset_at(start), ..part })?;
+        if region.is_anonymous() {
+            let (from, target) = (region.offset_of(start), part.offset + to);
+            let copied = copy_data(file_of(&region), from, memory_file(), target, old.min(new));
             copied.or_else(|error| remove(record, to, to + new).and(Err(error)))?;
         }
         remove(record, start, start + old)?;
@@ -603,22 +678,31 @@ pub fn resize([start, old, new, flags, target, _]: [u64; 6]) -> Result {
     })
 }
 
-/// Returns whether a range is one mapping to the program: parts of a private mapping of a file may be copied.
+/// Returns whether a range is one mapping to the program: parts of a private mapping may be copied.
 fn is_one(record: &mut Record, start: u64, end: u64) -> bool {
     let is_whole = record.covers(start, end);
     let regions = record.touched(start, end);
     let rights = regions.first().map_or(0, |region| region.rights);
-    let is_part = |region: &Region| (region.is_private || region.is_copy) && region.rights == rights;
-    is_whole && (regions.len() == 1 || regions.iter().all(is_part))
+    let is_one = |is_part: fn(&Region) -> bool| {
+        regions.iter().all(|region| region.rights == rights && is_part(region))
+    };
+    is_whole
+        && (regions.len() == 1
+            || is_one(|region| region.is_private || region.is_copy)
+            || is_one(|region| region.is_anonymous() && !region.is_copy))
 }
 
-/// Makes a private mapping of a file, of which parts were copied, one copy.
+/// Makes a private mapping, of which parts were copied, one copy in one layer.
 fn make_one(record: &mut Record, start: u64, end: u64) -> Result<()> {
     if record.touched(start, end).len() < 2 || !is_one(record, start, end) {
         return Ok(());
     }
-    while let Some(region) = record.touched(start, end).iter().find(|region| region.is_private).copied() {
-        copy_part(record, &region, region.start, region.end)?;
+    record.divided(start, end).map_err(full)?;
+    let layer = snapshots::layer();
+    let is_apart = |region: &&Region| region.file != NO_FILE || region.offset != layer;
+    while let Some(region) = record.touched(start, end).iter().find(is_apart).copied() {
+        // Other members may write to memory that is no private mapping.
+        super::with_others_stopped(|| copy_part(record, &region, region.start, region.end))?;
     }
     // All lie in the program's memory, and are mapped there wherever they are mapped.
     let regions = record.touched(start, end);
@@ -636,17 +720,13 @@ fn is_room(record: &Record, start: u64, end: u64) -> bool {
     end <= ARENA_END && is_programs(start, end) && record.is_free(start, end)
 }
 
-/// Copies a range that has the same bytes in the memory of one program and of another, or of the same. Pages
-/// that were not written to are not made.
-pub fn copy_data(from: u64, start: u64, to: u64, target: u64, length: u64) -> Result<()> {
-    const SEEK_DATA: u64 = 3;
-    const SEEK_HOLE: u64 = 4;
+/// Copies a range of one file of memory to another, or to the same. Pages that were not written to are not
+/// made. Returns how many bytes are copied.
+pub fn copy_data(from: u64, start: u64, to: u64, target: u64, length: u64) -> Result {
     let end = start + length;
-    let mut at = start;
-    while let Ok(data) = harmless!(nr::LSEEK, from, at, SEEK_DATA)
-        && data < end
-    {
-        let hole = harmless!(nr::LSEEK, from, data, SEEK_HOLE).map_or(end, |hole| hole.min(end));
+    let (mut at, mut count) = (start, 0);
+    while let Some(data) = first_data(from, at, end) {
+        let hole = first_hole(from, data, end);
         let (mut source, mut place) = (data, target + (data - start));
         while source < hole {
             let (source_at, place_at) = (&raw mut source as u64, &raw mut place as u64);
@@ -655,9 +735,25 @@ pub fn copy_data(from: u64, start: u64, to: u64, target: u64, length: u64) -> Re
                 return Err(Errno::ENOMEM);
             }
         }
+        count += hole - data;
         at = hole;
     }
-    Ok(())
+    Ok(count)
+}
+
+/// Returns the first data of a range of a file.
+pub fn first_data(file: u64, start: u64, end: u64) -> Option<u64> {
+    const SEEK_DATA: u64 = 3;
+    harmless!(nr::LSEEK, file, start, SEEK_DATA).ok().filter(|data| *data < end)
+}
+
+/// Returns the end of data of a range of a file. SEEK_HOLE would look beyond the range, at much more.
+pub fn first_hole(file: u64, data: u64, end: u64) -> u64 {
+    let mut at = page_start(data) + PAGE;
+    while at < end && first_data(file, at, end) == Some(at) {
+        at += PAGE;
+    }
+    at.min(end)
 }
 
 /// Sets the end of the heap, as `brk` does.
@@ -672,7 +768,7 @@ pub fn set_heap_end(end: u64) -> u64 {
         let changed = match old.cmp(&new) {
             core::cmp::Ordering::Less if !record.is_free(old, new) => Err(Errno::ENOMEM),
             core::cmp::Ordering::Less => check_limit(record, new - old, rights)
-                .and_then(|()| fill_in(record, old, new - old, rights, Source::Nothing))
+                .and_then(|()| fill_in(record, old, new - old, rights, Source::Nothing, false))
                 .map(|_| ()),
             core::cmp::Ordering::Equal => Ok(()),
             core::cmp::Ordering::Greater => remove(record, new, old),
@@ -711,13 +807,32 @@ pub fn advise(start: u64, length: u64, advice: u64) -> Option<Result> {
     Some(super::with_record(|record| {
         let is_whole = blocks::covers(record, start, end);
         if advice == DONTNEED || advice == REMOVE {
+            drop_snapshots(record, start, end)?;
             // A copy of a file stays as it is: its bytes would not come back.
-            let is_fresh = |region: &&mut Region| region.file == NO_FILE && !region.is_copy;
-            let regions = record.touched(start, end).iter_mut().filter(is_fresh);
-            regions.for_each(|region| punch(region.start.max(start), region.end.min(end)));
+            let is_fresh = |region: &&Region| region.file == NO_FILE && !region.is_copy;
+            for region in record.touched(start, end).iter().filter(is_fresh) {
+                punch(region.offset_of(region.start.max(start)), region.offset_of(region.end.min(end)));
+            }
         }
         if is_whole { Ok(0) } else { Err(Errno::ENOMEM) }
     }))
+}
+
+/// Makes snapshots in a range the program's memory, of which the content is about to be dropped. A short
+/// range is copied with its neighbours, so that there are not many regions.
+fn drop_snapshots(record: &mut Record, start: u64, end: u64) -> Result<()> {
+    let is_it = |region: &&Region| region.is_snapshot && !region.is_copy;
+    while let Some(region) = record.touched(start, end).iter().find(is_it).copied() {
+        let (from, to) = (start.max(region.start), end.min(region.end));
+        if snapshots::is_own(&region) && snapshots::end(record) {
+            continue;
+        }
+        match region.needs_copy() && to - from < LEAST_COPY {
+            true => copy_private(record, from, to)?,
+            false => place_part(record, &region, from, to)?,
+        }
+    }
+    Ok(())
 }
 
 /// Records the stack that the kernel made, and replaces it in place by the program's memory. The caller
@@ -728,8 +843,9 @@ pub fn replace_stack(pointer: u64, top: u64, rights: u64) {
     let length = page_start(super::limit_of(RLIMIT_STACK).clamp(128 << 10, MOST));
     let (used, start) = (page_start(pointer), top - length);
     let copied = copy_in(used, used, top - used);
-    let placed = copied
-        .and_then(|()| super::with_record(|record| fill_in(record, start, length, rights, Source::Nothing)));
+    let placed = copied.and_then(|()| {
+        super::with_record(|record| fill_in(record, start, length, rights, Source::Nothing, true))
+    });
     if placed.is_err() {
         sys::fail(b"no memory for the stack", 125);
     }

@@ -10,7 +10,7 @@
 //! | unknown: recorded, and not mapped here | SIGSEGV, and [`fault`] maps its whole region | current |
 //! | current: mapped as recorded | as the program was promised | behind, gone |
 //! | behind: mapped with fewer rights than recorded | SIGSEGV where a right is missing, and [`fault`] maps again | current |
-//! | a file: mapped privately, without the right to write | at a write SIGSEGV, and [`fault`] copies a part | behind |
+//! | a file, or a snapshot: mapped privately, without the right to write | at a write SIGSEGV, and [`fault`] copies a part | behind |
 //! | gone: neither recorded nor mapped | SIGSEGV for the program | unknown |
 //!
 //! 1. *The record decides.* It is read and changed under [`lock`]. Nothing touches the program's memory under
@@ -45,6 +45,7 @@ pub mod fork;
 pub mod helpers;
 mod lacks;
 pub mod memory;
+mod snapshots;
 pub mod thread;
 pub mod wait;
 pub mod waiting;
@@ -54,7 +55,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize
 
 use abi::Errno;
 use pathreads::block::Blocks;
-use pathreads::record::{Full, MOST_MEMBERS, Members, NO_FILE, Record, Region};
+use pathreads::record::{Full, LAYER, MOST_MEMBERS, Members, NO_FILE, Record, Region};
 use pathreads::{RUNTIME_BASE, RUNTIME_END, page_end};
 
 use crate::sys::{
@@ -88,6 +89,8 @@ struct Member {
     ending: fork::Ending,
     /// 1 if its call lacks memory that it names.
     lacks: AtomicU32,
+    /// Written by the member as it is stopped.
+    stacks: snapshots::Stacks,
 }
 
 const ASKED: u32 = 1;
@@ -110,6 +113,10 @@ pub enum Request {
     Register,
     /// Prepare the call again in which this member waits.
     Look,
+    /// Give up the right to write to snapshots with this file.
+    Freeze { file: u64 },
+    /// Unmap what is not mapped as it is recorded.
+    Forget,
 }
 
 /// The control area, which all members share.
@@ -127,7 +134,7 @@ struct Control {
     /// The process that made the program, and the task in it that did: another, if that was a member.
     parent: AtomicU32,
     maker: AtomicU32,
-    /// Odd while all members but one are stopped. They sleep here.
+    /// Odd while all members but one are stopped. They sleep here, and look for requests when it has changed.
     stops: AtomicU32,
     /// Counts members that were made. The watcher sleeps here.
     made: AtomicU32,
@@ -147,12 +154,19 @@ struct Control {
     copies: [AtomicU64; 2],
     /// The descriptors that are kept for private mappings of files.
     private_files: AtomicU64,
+    /// The offset of the layer for copies and new memory: not 0 while there are snapshots. Written under the
+    /// lock.
+    layer: AtomicU64,
+    /// The bytes that `fork` has copied, and those that were copied before they were written to.
+    copied: [AtomicU64; 2],
     /// Counts descriptors that were kept.
     kept: AtomicU64,
     /// Whether the kernel may read memory after a call: `blocks::note_call`.
     pages_are_held: AtomicBool,
     /// Whether a thread has changed what Linux keeps for another one: no member waits from then on.
     is_reuse_over: AtomicBool,
+    /// Counts members that leave and still write to a word of the program.
+    leaving: AtomicU32,
     /// Counts members whose calls lack memory.
     lacking: AtomicU32,
     /// Counts jobs that members ask for. Helpers sleep here.
@@ -223,7 +237,8 @@ pub fn begin() {
             125,
         );
     }
-    let memory = new_file(c"program", 1 << 47).and_then(keep_away).unwrap_or_else(|_| fail());
+    let memory =
+        new_file(c"program", snapshots::MOST_LAYERS * LAYER).and_then(keep_away).unwrap_or_else(|_| fail());
     MEMORY.store(memory, Ordering::Relaxed);
     let area = new_file(c"control", size_of::<Control>() as u64).unwrap_or_else(|_| fail());
     map_control(area);
@@ -407,8 +422,13 @@ pub fn fails(signal: i32, code: i32) -> bool {
 /// region into another, and must not fault then.
 fn prepare_stack() {
     let here = 0_u8;
+    let below = (&raw const here as u64).wrapping_sub(pathreads::PAGE);
     // A wrong address is no harm. The copy ends there.
-    user::read_some((&raw const here as u64).wrapping_sub(pathreads::PAGE), &mut [0]);
+    user::read_some(below, &mut [0]);
+    if needs_copy(below, below + pathreads::PAGE) {
+        // So that it can be written to. This is the thread's stack, of which nothing is in use there.
+        user::write_same(below);
+    }
 }
 
 /// Takes the lock. A signal of a request interrupts the sleep.
@@ -419,7 +439,7 @@ fn lock() {
         return;
     }
     while word.swap(2, Ordering::Acquire) != 0 {
-        serve();
+        serve_here();
         wait(word, 2, MILLISECOND);
     }
 }
@@ -492,6 +512,12 @@ fn request(members: Members, what: Request) {
         let _ = harmless!(nr::TGKILL, thread, thread, SIGSTKFLT);
         control().requests.fetch_add(1, Ordering::Relaxed);
     }
+    let stops = &control().stops;
+    if !stops.load(Ordering::Relaxed).is_multiple_of(2) {
+        // Release pairs with the acquire in `stay_stopped`.
+        stops.fetch_add(2, Ordering::Release);
+        wake(stops);
+    }
     for member in members.iter().filter(is_there) {
         let pending = &control().members[member].pending;
         loop {
@@ -511,8 +537,20 @@ fn others() -> Members {
     })
 }
 
-/// Does what this member is asked to do, if it is.
-fn serve() {
+/// Notes where the stacks are of this member, which stands on one.
+fn note_stacks_here() {
+    let here = 0_u8;
+    snapshots::note_stacks(&raw const here as u64);
+}
+
+/// Does what this member is asked to do, if it is, on the stack on which it stands.
+fn serve_here() {
+    let here = 0_u8;
+    serve(&raw const here as u64);
+}
+
+/// Does what this member is asked to do, if it is. `pointer` is that of the stack where it was interrupted.
+fn serve(pointer: u64) {
     if fork::is_sharing() {
         return;
     }
@@ -541,7 +579,12 @@ fn serve() {
             regions.for_each(replace_here);
         }
         Request::Act { signal, action } => sigaction::set_here(signal, action),
-        Request::Stop { .. } | Request::Look => {}
+        Request::Stop { .. } => snapshots::note_stacks(pointer),
+        Request::Look => {}
+        // SAFETY: as above.
+        Request::Freeze { file } => snapshots::drop_rights_here(unsafe { &*control().record.get() }, file),
+        // SAFETY: as above.
+        Request::Forget => snapshots::forget_here(unsafe { &*control().record.get() }),
         Request::Register => {
             let _ = calls::register();
         }
@@ -549,9 +592,22 @@ fn serve() {
     pending.store(0, Ordering::Release);
     wake(pending);
     if let Request::Stop { value } = what {
-        // Acquire pairs with the release in `with_others_stopped`.
-        while control().stops.load(Ordering::Acquire) == value {
-            wait(&control().stops, value, 10 * MILLISECOND);
+        stay_stopped(value, pointer);
+    }
+}
+
+/// Waits until members go on, and does meanwhile what this one is asked to do.
+fn stay_stopped(mut seen: u32, pointer: u64) {
+    let stops = &control().stops;
+    loop {
+        // Acquire pairs with the release in `with_others_stopped` and in `request`.
+        match stops.load(Ordering::Acquire) {
+            now if now.is_multiple_of(2) => break,
+            now if now == seen => wait(stops, now, 10 * MILLISECOND),
+            now => {
+                seen = now;
+                serve(pointer);
+            }
         }
     }
 }
@@ -568,23 +624,24 @@ fn with_others_stopped<R>(f: impl FnOnce() -> R) -> R {
     let value = stops.fetch_add(1, Ordering::Relaxed) + 1;
     request(others(), Request::Stop { value });
     let result = f();
-    // Release pairs with the acquire in `serve`.
-    stops.store(value + 1, Ordering::Release);
+    // Release pairs with the acquire in `stay_stopped`.
+    stops.fetch_add(1, Ordering::Release);
     wake(stops);
     result
 }
 
 /// Handles SIGSTKFLT.
 pub extern "C" fn on_request(_: u64, _: &context::Information, context: &mut context::Context) {
-    serve();
+    serve(context.stack_pointer());
     calls::IS_ASKED.store(1, Ordering::Relaxed);
     context::prepare_again(context);
 }
 
 /// Maps a region here as it is recorded.
 fn map_here(region: &Region) -> Result {
-    let Region { start, end, file, offset, .. } = *region;
-    let (file, offset) = if file == NO_FILE { (memory_file(), start) } else { (file, offset) };
+    let Region { start, end, .. } = *region;
+    let file = if region.file == NO_FILE { memory_file() } else { region.file };
+    let offset = region.offset_of(start);
     let kind = if region.is_private { MAP_PRIVATE } else { MAP_SHARED };
     let (rights, flags) = (region.mapped_rights(), kind | MAP_FIXED | MAP_NORESERVE);
     // SAFETY: the memory is the program's.
@@ -622,7 +679,7 @@ fn protect_here(region: &Region) {
         unsafe { sys::call(nr::MPROTECT, [region.start, region.end - region.start, region.mapped_rights()]) };
 }
 
-/// Gives pages of the program's memory back. They are zero when they are used again.
+/// Gives pages of the program's memory back, by their offsets. They are zero when they are used again.
 fn punch(start: u64, end: u64) {
     const KEEP_SIZE_PUNCH_HOLE: u64 = 3;
     let _ = harmless!(nr::FALLOCATE, memory_file(), KEEP_SIZE_PUNCH_HOLE, start, end - start);
@@ -732,9 +789,7 @@ fn map_range(start: u64, length: u64) {
     prepare_stack();
     locked(|record| {
         let end = start.saturating_add(length);
-        // The kernel reports memory that cannot be had.
-        let _ = memory::copy_private(record, start, end);
-        touch_in(record, start, end);
+        bring(record, start, end);
         if lacks::looks() {
             lacks::note(record, start, end);
         }
@@ -780,6 +835,14 @@ fn is_remembered(from: u64, length: u64) -> bool {
             && start.load(Ordering::Relaxed) <= from
             && from.saturating_add(length) <= end.load(Ordering::Relaxed)
     })
+}
+
+/// Maps the regions of a range that this member does not have as recorded, so that the kernel may write
+/// there. The lock is held.
+fn bring(record: &mut Record, start: u64, end: u64) {
+    // The kernel reports memory that cannot be had.
+    let _ = memory::copy_private(record, start, end);
+    touch_in(record, start, end);
 }
 
 fn touch_in(record: &mut Record, start: u64, end: u64) {
@@ -898,13 +961,19 @@ fn with_own_stack(f: impl FnOnce() -> u64) -> Result {
 
 /// Prints the counters.
 pub fn print_counters() {
-    let (mut faults, mut requests) = ([0; 20], [0; 20]);
+    let (mut faults, mut requests, mut at_fork, mut later) = ([0; 20], [0; 20], [0; 20], [0; 20]);
+    let [copied_at_fork, copied_later] =
+        control().copied.each_ref().map(|bytes| bytes.load(Ordering::Relaxed));
     sys::say(&[
         b"pathreads: ",
         sys::decimal(control().faults.load(Ordering::Relaxed), &mut faults),
         b" faults that mapped memory of another thread, ",
         sys::decimal(control().requests.load(Ordering::Relaxed), &mut requests),
-        b" requests to other threads\n",
+        b" requests to other threads, ",
+        sys::decimal(copied_at_fork, &mut at_fork),
+        b" bytes copied by fork, ",
+        sys::decimal(copied_later, &mut later),
+        b" before they were written to\n",
     ]);
 }
 

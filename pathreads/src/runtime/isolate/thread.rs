@@ -134,6 +134,10 @@ pub struct Thread {
     pub local: u64,
 }
 
+/// The bytes of a new thread's stack that are copied if they are in a snapshot, so that a signal's frame has
+/// room there.
+const STACK_ROOM: u64 = 64 << 10;
+
 /// Makes a member. Returns the result of `clone`. Its frame is told its number.
 pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
     if thread.flags & CLONE_THREAD == 0 {
@@ -141,6 +145,10 @@ pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
     }
     begin_watcher();
     touch(thread.stack & !(pathreads::PAGE - 1), pathreads::PAGE);
+    let room = thread.stack.saturating_sub(STACK_ROOM);
+    if super::needs_copy(room, thread.stack) {
+        touch(room, STACK_ROOM);
+    }
     touch(thread.local, 1);
     let kept = CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID;
     let parent = if me() == 0 { 0 } else { CLONE_PARENT };
@@ -167,6 +175,10 @@ pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
 fn make_new(call: &[u64; 7], cleared: u64, frame: *mut Frame) -> u64 {
     locked(|record| {
         blocks::settle_own(record);
+        // A snapshot may have been made since the call was prepared.
+        for word in [call[3], call[4]].into_iter().filter(|word| *word != 0) {
+            super::bring(record, word, word + 4);
+        }
         let is_free = |member: &usize| control().members[*member].thread.load(Ordering::Relaxed) == 0;
         let ending = control().ending.load(Ordering::Relaxed) & (EXITING | EXECUTING) != 0;
         let Some(member) = (1..MOST_MEMBERS).find(is_free).filter(|_| !ending) else {
@@ -252,6 +264,8 @@ pub extern "C" fn exit(frame: &mut Frame) -> Then {
     if me() == 0 {
         leave_leader(word, frame.call[1]);
     }
+    // No snapshot is made until the word is cleared: this member is not stopped for one when it has left.
+    control().leaving.fetch_add(1, Ordering::Relaxed);
     if word != 0 {
         touch(word, 4);
     }
@@ -270,6 +284,7 @@ pub extern "C" fn exit(frame: &mut Frame) -> Then {
     });
     sys::set_mask(u64::MAX);
     clear(word);
+    control().leaving.fetch_sub(1, Ordering::Relaxed);
     if waits {
         waiting::wait_for_next();
     }
