@@ -122,6 +122,7 @@ pub fn make(frame: &Frame, child: &Child) -> u64 {
     }
     let making = describe(frame, child);
     let made = super::locked(|record| {
+        thread::await_leaving();
         // At one moment, because members use and unmap blocks without the lock. No other member can close the
         // files until the child has them.
         super::with_others_stopped(|| {

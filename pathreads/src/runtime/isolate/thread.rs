@@ -264,11 +264,6 @@ pub extern "C" fn exit(frame: &mut Frame) -> Then {
     if me() == 0 {
         leave_leader(word, frame.call[1]);
     }
-    // No snapshot is made until the word is cleared: this member is not stopped for one when it has left.
-    control().leaving.fetch_add(1, Ordering::Relaxed);
-    if word != 0 {
-        touch(word, 4);
-    }
     let own = own_stack();
     leave_signal_stack(frame);
     let waits = locked(|record| {
@@ -276,6 +271,11 @@ pub extern "C" fn exit(frame: &mut Frame) -> Then {
             let _ = super::memory::remove(record, start, end);
         }
         blocks::settle_own(record);
+        // No snapshot is made until the word is cleared: this member does not stop for one any more.
+        control().leaving.fetch_add(1, Ordering::Relaxed);
+        if word != 0 {
+            super::bring(record, word, word + 4);
+        }
         let waits = waiting::begin();
         if !waits {
             leave(record);
@@ -289,6 +289,18 @@ pub extern "C" fn exit(frame: &mut Frame) -> Then {
         waiting::wait_for_next();
     }
     exit_thread(0)
+}
+
+/// Waits for a moment until no member is between leaving and clearing its last word. The lock is held, so no
+/// other begins to leave.
+pub fn await_leaving() {
+    const LONGEST: u64 = 100;
+    for _ in 0..LONGEST {
+        match control().leaving.load(Ordering::Relaxed) {
+            0 => break,
+            leaving => wait(&control().leaving, leaving, MILLISECOND / 10),
+        }
+    }
 }
 
 /// Has requests answered on the runtime's stack. The program may free its own as soon as the thread has
