@@ -135,6 +135,16 @@ fn forks() {
 }
 
 #[test]
+fn delivery() {
+    compare("delivery", &[]);
+}
+
+#[test]
+fn delivery_linked_statically() {
+    compare("delivery", &["-static"]);
+}
+
+#[test]
 fn threads_linked_statically() {
     compare("threads", &["-static"]);
 }

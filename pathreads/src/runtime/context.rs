@@ -13,7 +13,7 @@ use pathreads::{RUNTIME_BASE, SLOTS_BASE};
 use crate::entry::{
     Frame, RESTARTED, address, before_perform, deliver_taken, finish, last_jump, peek_first, peek_second,
     peeked, perform_call, perform_checked, perform_prepared_again, perform_restarted, performed,
-    sent_at_finish, signal_stubs, trap_call, trap_called, user_cleared, user_clearing, user_copied,
+    sent_at_finish, signal_stubs, stored, trap_call, trap_called, user_cleared, user_clearing, user_copied,
     user_copying,
 };
 use crate::isolate::{self, faults};
@@ -61,16 +61,20 @@ impl Context {
     }
 }
 
-/// The head of a `siginfo`.
+/// A `siginfo`, as far as the kernel keeps it.
 #[repr(C)]
 pub struct Information {
     pub signal: i32,
-    error: i32,
+    pub error: i32,
     /// Above 0 if the kernel sends it on its own account.
     pub code: i32,
-    pad: i32,
-    /// The sender, if a process sent it.
-    sender: u32,
+    pub pad: i32,
+    /// The sender and its user, if a process sent it.
+    pub sender: u32,
+    pub user: u32,
+    pub rest: [u64; 2],
+    /// Whether the courier gave it (`isolate::signals`), unless this is a time.
+    pub mark: u64,
 }
 
 const SIGBUS: i32 = 7;
@@ -120,10 +124,12 @@ fn maps(context: &Context, information: &Information) -> bool {
     isolate::is_on() && is_page_fault && isolate::fault(context.address, context.cause)
 }
 
-/// Names the program's process as the sender of a signal that one of its members sent.
-fn name_sender(information: &mut Information) {
-    if isolate::is_on() && information.code <= 0 && !matches!(information.code, SI_TIMER | SI_SIGIO) {
-        information.sender = isolate::sender(information.sender);
+impl Information {
+    /// Names the program's process as the sender of a signal that one of its members sent.
+    pub fn name_sender(&mut self) {
+        if isolate::is_on() && self.code <= 0 && !matches!(self.code, SI_TIMER | SI_SIGIO) {
+            self.sender = isolate::sender(self.sender);
+        }
     }
 }
 
@@ -140,9 +146,9 @@ pub const IS_FAULT: u32 = 2;
 /// Makes a signal's context the program's, if the signal is for the program. Returns what the signal is, by
 /// the two above. `prepared` is the frame of a call that was being prepared, or 0.
 pub extern "C" fn show_program(context: &mut Context, information: &mut Information, prepared: u64) -> u32 {
-    let Information { signal, code, .. } = *information;
+    let signal = information.signal;
     let kind = if faults::are_blocked_in_stub(signal) { IS_FAULT } else { 0 };
-    if is_answered(context, information) || isolate::is_leaders(signal, code) {
+    if is_answered(context, information) || isolate::is_copy(information) {
         isolate::calls::go_on_preparing(prepared);
         return kind;
     }
@@ -156,7 +162,7 @@ pub extern "C" fn show_program(context: &mut Context, information: &mut Informat
 /// Makes the context of a signal for the program the program's.
 pub fn show(context: &mut Context, information: &mut Information, prepared: u64) {
     let signal = information.signal;
-    name_sender(information);
+    information.show();
     if context.rip == address(&last_jump) {
         context.rip = context.rcx;
     }
@@ -176,10 +182,12 @@ pub fn show(context: &mut Context, information: &mut Information, prepared: u64)
     } else if (address(&before_perform)..address(&finish)).contains(&rip) {
         // SAFETY: here rsp points to the frame, which stays until the call has returned.
         let frame = unsafe { &*(context.rsp as *const Frame) };
-        restore(context, frame, result_of(context, frame, signal as u64));
+        let result = result_of(context, frame, signal as u64);
+        restore(context, frame, result.map(|result| isolate::signals::shown_result(frame, result)));
     } else if prepared != 0 {
         end_preparation(context, prepared, signal as u64);
     }
+    isolate::signals::begin_handler();
 }
 
 /// Has a call prepared again that a request interrupts after it was prepared: what it names may have been
@@ -221,8 +229,11 @@ fn end_preparation(context: &mut Context, prepared: u64, signal: u64) {
 /// the handler's signal interrupts it, as it would without the request.
 fn result_of(context: &Context, frame: &Frame, signal: u64) -> Option<u64> {
     if context.rip >= address(&performed) {
-        let is_asked_for = frame.again == 0 || context.rax == EINTR && !sigaction::restarts(signal);
-        return is_asked_for.then_some(context.rax);
+        let is_stored = context.rip >= address(&stored);
+        return match frame.again {
+            0 => Some(if is_stored { frame.rax } else { context.rax }),
+            _ => (context.rax == EINTR && !sigaction::restarts(signal)).then_some(EINTR),
+        };
     }
     let was_made = was_made(context) || context.rip == address(&perform_restarted);
     let is_interrupted = was_made && is_ended(frame, signal) || is_interrupted(frame, signal);

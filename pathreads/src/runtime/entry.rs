@@ -102,6 +102,7 @@ unsafe extern "C" {
     pub safe static perform_checked: [u8; 0];
     pub safe static perform_call: [u8; 0];
     pub safe static performed: [u8; 0];
+    pub safe static stored: [u8; 0];
     pub safe static finish: [u8; 0];
     pub safe static last_jump: [u8; 0];
     pub safe static sent_at_finish: [u8; 0];
@@ -150,7 +151,7 @@ pub fn address(symbol: &[u8; 0]) -> u64 {
 }
 
 global_asm!(
-    ".globl start, slow_entry, trap_entry, trap_call, trap_called, before_perform, perform_call, performed, finish",
+    ".globl start, slow_entry, trap_entry, trap_call, trap_called, before_perform, perform_call, performed, stored, finish",
     ".globl perform_restarted, perform_prepared_again, perform_checked",
     ".globl last_jump, sent_at_finish, ways_begin, ways_end",
     ".globl sigsys_handler, restorer, signal_stubs, deliver_taken, launch, spawn_child, resume_child, spawn_sharing, spawn_helper, leave_page",
@@ -296,11 +297,14 @@ global_asm!(
     "mov [{prepared}], rsp",
     "mov rdi, rsp",
     "call {prepare_again}",
-    "mov qword ptr [{prepared}], 0",
     "perform:",
     "cmp dword ptr [{held}], 0",
     "jne before_perform",
-    "6:",
+    // From here on a handler finds the frame by the place: `context::show`.
+    "6: cmp qword ptr [{prepared}], 0",
+    "je 1f",
+    "mov qword ptr [{prepared}], 0",
+    "1:",
     "mov rax, [rsp + {call}]", "mov rdi, [rsp + {call} + 8]", "mov rsi, [rsp + {call} + 16]",
     "mov rdx, [rsp + {call} + 24]", "mov r10, [rsp + {call} + 32]", "mov r8, [rsp + {call} + 40]",
     "mov r9, [rsp + {call} + 48]",
@@ -312,6 +316,7 @@ global_asm!(
     "syscall",
     "performed:",
     "mov [rsp + {rax}], rax",
+    "stored:",
     // A handler of the program goes on elsewhere. So a request of another member interrupted the call. After
     // `close` the descriptor is closed all the same, and its number may be another file's.
     "cmp rax, -4",
@@ -327,12 +332,32 @@ global_asm!(
     "jne 5f",
     "cmp dword ptr [{is_asked}], 0",
     "jne perform_restarted",
+    "5: cmp byte ptr [{waits}], 0",
+    "jne 9f",
     // rax stays what a handler that comes here sees: `context::result_of`.
-    "5: mov rcx, [rsp + {again}]",
+    "12: mov rcx, [rsp + {again}]",
     "test rcx, rcx",
     "jz finish",
     "mov [rsp + {rax}], rcx",
     "jmp handle_again",
+    // The call had a set of signals of its own: `isolate::signals`.
+    // rt_sigprocmask(SIG_BLOCK, &MOST, &frame.mask, 8)
+    "9: mov eax, 14",
+    "xor edi, edi",
+    "lea rsi, [{most}]",
+    "lea rdx, [rsp + {mask}]",
+    "mov r10d, 8",
+    "syscall",
+    "mov rdi, rsp",
+    "call {end_wait}",
+    // rt_sigprocmask(SIG_SETMASK, &frame.mask, 0, 8)
+    "mov eax, 14",
+    "mov edi, 2",
+    "lea rsi, [rsp + {mask}]",
+    "xor edx, edx",
+    "mov r10d, 8",
+    "syscall",
+    "jmp 12b",
 
     // Goes on with the program by the frame at rsp.
     "finish:",
@@ -423,9 +448,15 @@ global_asm!(
     "mov eax, [rsp + 296]",
     "and [{deferred}], eax",
     "and dword ptr [rsp + 296], {all_but_members}",
-    "cmp dword ptr [{held}], 0",
-    "je restorer",
     "mov rbx, rsp",
+    "cmp byte ptr [{has_courier}], 0",
+    "je 6f",
+    "mov rdi, [rsp + 296]",
+    "and rsp, -16",
+    "call {end_handler}",
+    "mov rsp, rbx",
+    "6: cmp dword ptr [{held}], 0",
+    "je restorer",
     "and rsp, -16",
     "call {send_again}",
     "mov rsp, rbx",
@@ -593,6 +624,11 @@ global_asm!(
     held = sym crate::isolate::faults::HELD,
     deferred = sym crate::isolate::faults::DEFERRED,
     send_again = sym crate::isolate::faults::send_again,
+    waits = sym crate::isolate::signals::WAITS,
+    has_courier = sym crate::isolate::signals::HAS_COURIER,
+    most = sym crate::isolate::signals::MOST,
+    end_wait = sym crate::isolate::signals::end_wait,
+    end_handler = sym crate::isolate::signals::end_handler,
     is_programs = const crate::context::IS_PROGRAMS,
     is_fault = const crate::context::IS_FAULT,
     close = const crate::sys::nr::CLOSE,

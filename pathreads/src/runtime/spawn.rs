@@ -255,6 +255,7 @@ fn begin_isolated(frame: &mut Frame, flags: u64) {
         isolate::fork::begin(frame);
     } else {
         isolate::thread::begin();
+        isolate::signals::begin_thread(frame.mask);
     }
 }
 
@@ -333,6 +334,8 @@ pub extern "C" fn in_child(frame: &mut Frame) {
 /// the memory any more.
 pub extern "C" fn in_parent(frame: &mut Frame, result: u64) -> ! {
     frame.rax = result;
+    // The child has the same memory, and may have set its own.
+    isolate::signals::note(frame.mask);
     let place = ((frame.rsp - RESERVED - FRAME) & !15) as *mut Frame;
     let is_over = frame.scratch[0] & CLONE_VFORK != 0 || Errno::from_result(result).is_some();
     let length = if is_over { PAGES } else { 0 };

@@ -35,6 +35,7 @@ pub mod nr {
     pub const MADVISE: u64 = 28;
     pub const SHMAT: u64 = 30;
     pub const DUP2: u64 = 33;
+    pub const GETITIMER: u64 = 36;
     pub const ALARM: u64 = 37;
     pub const SETITIMER: u64 = 38;
     pub const GETPID: u64 = 39;
@@ -51,6 +52,7 @@ pub mod nr {
     pub const FTRUNCATE: u64 = 77;
     pub const READLINK: u64 = 89;
     pub const PTRACE: u64 = 101;
+    pub const GETUID: u64 = 102;
     pub const SETUID: u64 = 105;
     pub const SETGID: u64 = 106;
     pub const SETPGID: u64 = 109;
@@ -63,7 +65,9 @@ pub mod nr {
     pub const GETPGID: u64 = 121;
     pub const SETFSGID: u64 = 123;
     pub const CAPSET: u64 = 126;
+    pub const SIGPENDING: u64 = 127;
     pub const SIGTIMEDWAIT: u64 = 128;
+    pub const SIGQUEUEINFO: u64 = 129;
     pub const SIGSUSPEND: u64 = 130;
     pub const SIGALTSTACK: u64 = 131;
     pub const PERSONALITY: u64 = 135;
@@ -107,6 +111,7 @@ pub mod nr {
     pub const VMSPLICE: u64 = 278;
     pub const EPOLL_PWAIT: u64 = 281;
     pub const FALLOCATE: u64 = 285;
+    pub const SIGNALFD4: u64 = 289;
     pub const DUP3: u64 = 292;
     pub const TGSIGQUEUEINFO: u64 = 297;
     pub const PERF_EVENT_OPEN: u64 = 298;

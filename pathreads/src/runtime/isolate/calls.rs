@@ -8,6 +8,10 @@
 //! | `set_tid_address`, `exit`, `exit_group`, `execve` | `thread` |
 //! | `wait4`, `waitid` | children are the leader's (`wait`) |
 //! | `setpgid` of a child | made by the leader's process |
+//! | `alarm`, and `setitimer` and `getitimer` of real time | made by the leader's process |
+//! | `rt_sigprocmask`, and calls that wait with a set of signals | the set is noted: signals to the process are given (`signals`) |
+//! | `rt_sigpending` | signals to the process are the leader's process's |
+//! | `kill` of the program by itself | a signal to the calling thread, if that has it open and the leader does not |
 //! | `sigaltstack` | the kernel knows the runtime's stack while the program has none |
 //! | `close`, `dup2`, `close_range` | the runtime's descriptors stay |
 //! | `setrlimit`, `prlimit` | the limit of data is kept here. One of the size of files is refused: memory is a file |
@@ -25,7 +29,8 @@ use pathreads::pointers::{self, Memory};
 use pathreads::refused::{self, Refusal};
 
 use super::{
-    HAS_STACK, begin_stack, blocks, helpers, lacks, locked, memory, refuse, sync, thread, touch, waiting,
+    HAS_STACK, begin_stack, blocks, helpers, lacks, locked, memory, refuse, signals, sync, thread, touch,
+    waiting,
 };
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
@@ -72,7 +77,33 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
             frame.call[1] = b;
             return Some(send(frame, b));
         }
+        nr::KILL if a == u64::from(super::leader()) => {
+            signals::keep_sent(frame);
+            return Some(Then::Perform);
+        }
         nr::TKILL | nr::KILL => return Some(send(frame, a)),
+        nr::SIGPROCMASK => {
+            preparing(frame, |frame| {
+                prepare(frame);
+                signals::note_call(frame);
+            });
+            return None;
+        }
+        nr::SIGTIMEDWAIT | nr::SIGSUSPEND | nr::PPOLL | nr::PSELECT6 | nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => {
+            begin_preparing(frame);
+            prepare(frame);
+            // The mark stays until the call is made: what is noted here holds for no other.
+            signals::begin_wait(frame);
+            return None;
+        }
+        nr::SIGPENDING if b == 8 && !helpers::is_alone() => {
+            touch(a, 8);
+            return Some(stack::with(frame, signals::pending));
+        }
+        nr::ALARM | nr::SETITIMER | nr::GETITIMER if !helpers::is_alone() && is_real_timer(number, a) => {
+            prepare_timer(frame);
+            return Some(stack::with(frame, set_timer));
+        }
         nr::SET_TID_ADDRESS => Ok(thread::set_cleared(a)),
         nr::EXIT => return Some(stack::with(frame, thread::exit)),
         nr::EXIT_GROUP => return Some(stack::with(frame, thread::exit_all)),
@@ -141,12 +172,18 @@ fn send(frame: &mut Frame, thread: u64) -> Then {
 /// the program, so no other handler that comes meanwhile uses it.
 pub static PREPARED: AtomicU64 = AtomicU64::new(0);
 
-/// Runs `f`, which prepares for a call and can be run again.
+/// Begins to prepare for a call, which a handler begins anew from now on.
 #[inline(always)]
-fn preparing(frame: &mut Frame, f: impl FnOnce(&mut Frame)) {
+fn begin_preparing(frame: &Frame) {
     PREPARED.store(&raw const *frame as u64, Ordering::Relaxed);
     // A handler of this thread sees the mark from before until after.
     compiler_fence(Ordering::SeqCst);
+}
+
+/// Runs `f`, which prepares for a call and can be run again.
+#[inline(always)]
+fn preparing(frame: &mut Frame, f: impl FnOnce(&mut Frame)) {
+    begin_preparing(frame);
     f(frame);
     compiler_fence(Ordering::SeqCst);
     PREPARED.store(0, Ordering::Relaxed);
@@ -327,6 +364,46 @@ fn exchange_stack(new: u64, old: u64) -> Result {
     }
     if old != 0 {
         user::write_words(old, &kernels)?;
+    }
+    Ok(0)
+}
+
+/// Returns whether a call is about the timer whose SIGALRM is the process's. The others measure a process.
+fn is_real_timer(number: u64, which: u64) -> bool {
+    const ITIMER_REAL: u32 = 0;
+    number == nr::ALARM || which as u32 == ITIMER_REAL
+}
+
+/// Has the memory mapped that such a call names.
+fn prepare_timer(frame: &mut Frame) {
+    if frame.call[0] != nr::ALARM {
+        prepare(frame);
+    }
+}
+
+/// Sets or reads the timer of the leader's process.
+extern "C" fn set_timer(frame: &mut Frame) -> Then {
+    frame.rax = exchange_timer(&frame.call).unwrap_or_else(Errno::to_result);
+    Then::Return
+}
+
+fn exchange_timer(&[number, a, b, c, ..]: &[u64; 7]) -> Result {
+    const WORDS: usize = 4;
+    if number == nr::ALARM {
+        return helpers::ask(helpers::What::Call([number, a, 0, 0, 0, 0, 0]));
+    }
+    let job = helpers::own_job();
+    let (new_at, old_at) = if number == nr::SETITIMER { (b, c) } else { (0, b) };
+    let new = if new_at == 0 { [0; WORDS] } else { user::words::<WORDS>(new_at)? };
+    job.answer.iter().zip(new).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
+    let (new, old) = (job.answer_at(0), job.answer_at(WORDS));
+    let call =
+        if number == nr::SETITIMER { [number, a, new, old, 0, 0, 0] } else { [number, a, old, 0, 0, 0, 0] };
+    helpers::ask(helpers::What::Call(call))?;
+    if old_at != 0 || number == nr::GETITIMER {
+        let words: [u64; WORDS] =
+            core::array::from_fn(|word| job.answer[WORDS + word].load(Ordering::Relaxed));
+        user::write_words(old_at, &words)?;
     }
     Ok(0)
 }

@@ -415,6 +415,7 @@ pub fn begin(frame: &mut Frame) {
     blocks::begin();
     super::SYNCED.store(u64::MAX, Ordering::Relaxed);
     thread::begin_process(frame.scratch[4]);
+    super::signals::begin_process();
     super::locked(|record| {
         for region in record.all_mut() {
             super::unmap_here(region.start, region.end);

@@ -45,6 +45,7 @@ pub mod fork;
 pub mod helpers;
 mod lacks;
 pub mod memory;
+pub mod signals;
 mod snapshots;
 pub mod thread;
 pub mod wait;
@@ -83,6 +84,8 @@ struct Member {
     stage: AtomicU32,
     /// The thread that it becomes.
     next: UnsafeCell<waiting::Next>,
+    /// The signals to the process that it takes (`signals`).
+    open: AtomicU64,
     /// The work that it asks the leader's process for.
     job: helpers::Job,
     /// The end of its child of `vfork`.
@@ -117,6 +120,8 @@ pub enum Request {
     Freeze { file: u64 },
     /// Unmap what is not mapped as it is recorded.
     Forget,
+    /// Queue the signal that is described in the control area.
+    Queue { signal: u64 },
 }
 
 /// The control area, which all members share.
@@ -171,6 +176,8 @@ struct Control {
     lacking: AtomicU32,
     /// Counts jobs that members ask for. Helpers sleep here.
     asked: AtomicU32,
+    /// The thread that gives signals to the process to members.
+    courier: signals::Courier,
     /// The child that is being made. Written under the lock.
     making: UnsafeCell<fork::Making>,
     /// The call of a member that executes a program.
@@ -301,12 +308,12 @@ fn kept_in(first: u64, last: u64) -> Option<u64> {
     if last < control().lowest_kept.load(Ordering::Relaxed) {
         return None;
     }
-    let own = Some(memory_file()).filter(|file| range.contains(file));
+    let own = [memory_file(), signals::file()].into_iter().filter(|file| range.contains(file));
     prepare_stack();
     let shared = locked(|record| {
         record.all().iter().map(|region| region.file).filter(|file| range.contains(file)).min()
     });
-    own.into_iter().chain(shared).min()
+    own.chain(shared).min()
 }
 
 /// Returns the first number of the runtime's own descriptors: those of the upper half are few programs'.
@@ -357,13 +364,15 @@ pub fn sender(process: u32) -> u32 {
     if member_of(u64::from(process)).is_some() { leader() } else { process }
 }
 
-/// Returns whether a signal that this member gets was sent to the process, or to its group. The leader gets
-/// it as well, or had it sent.
-pub fn is_leaders(signal: i32, code: i32) -> bool {
+/// Returns whether a signal that this member gets is a copy of one that was sent to the process's group. The
+/// leader gets it as well, or had it sent.
+pub fn is_copy(information: &context::Information) -> bool {
     const SI_USER: i32 = 0;
     const SI_KERNEL: i32 = 0x80;
     const OF_TERMINAL: [i32; 8] = [1, 2, 3, 18, 20, 21, 22, 28];
-    is_on() && me() != 0 && (code == SI_USER || code == SI_KERNEL && OF_TERMINAL.contains(&signal))
+    let context::Information { signal, code, .. } = *information;
+    let is_sent = code == SI_USER || code == SI_KERNEL && OF_TERMINAL.contains(&signal);
+    is_on() && me() != 0 && is_sent && !information.is_given()
 }
 
 /// Runs `f` with the record, under the lock, with signals blocked.
@@ -395,7 +404,7 @@ fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
 
 /// Returns whether this is another thread of the leader than the program's.
 fn is_helper() -> bool {
-    thread::is_watcher() || helpers::is_helper()
+    thread::is_watcher() || helpers::is_helper() || signals::is_courier()
 }
 
 /// Whether this member has the lock, or waits for it. The watcher does not say so, because the leader's own
@@ -431,7 +440,8 @@ fn prepare_stack() {
     }
 }
 
-/// Takes the lock. A signal of a request interrupts the sleep.
+/// Takes the lock. A signal of a request interrupts the sleep. Requests to the leader are its own thread's,
+/// which must stop, or queue signals, itself.
 fn lock() {
     let word = &control().lock;
     // Acquire pairs with the release in `unlock`.
@@ -439,7 +449,9 @@ fn lock() {
         return;
     }
     while word.swap(2, Ordering::Acquire) != 0 {
-        serve_here();
+        if !is_helper() {
+            serve_here();
+        }
         wait(word, 2, MILLISECOND);
     }
 }
@@ -588,6 +600,7 @@ fn serve(pointer: u64) {
         Request::Register => {
             let _ = calls::register();
         }
+        Request::Queue { signal } => signals::take_carried(signal),
     }
     pending.store(0, Ordering::Release);
     wake(pending);

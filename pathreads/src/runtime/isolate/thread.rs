@@ -119,6 +119,11 @@ pub fn has_others() -> bool {
     has_others
 }
 
+/// Returns whether the program is about to end, or to be executed anew.
+pub fn is_ending() -> bool {
+    control().ending.load(Ordering::Relaxed) & (EXITING | EXECUTING) != 0
+}
+
 /// Returns whether this task may execute a program: only the leader keeps the process's number.
 pub fn may_execute() -> bool {
     !is_member() || !has_others()
@@ -144,6 +149,8 @@ pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
         return refuse(b"clone of a process that shares memory").to_result();
     }
     begin_watcher();
+    // SAFETY: the frame is the child's, and has the signals that its maker blocks.
+    super::signals::note(unsafe { (*frame).mask });
     touch(thread.stack & !(pathreads::PAGE - 1), pathreads::PAGE);
     let room = thread.stack.saturating_sub(STACK_ROOM);
     if super::needs_copy(room, thread.stack) {
@@ -180,8 +187,7 @@ fn make_new(call: &[u64; 7], cleared: u64, frame: *mut Frame) -> u64 {
             super::bring(record, word, word + 4);
         }
         let is_free = |member: &usize| control().members[*member].thread.load(Ordering::Relaxed) == 0;
-        let ending = control().ending.load(Ordering::Relaxed) & (EXITING | EXECUTING) != 0;
-        let Some(member) = (1..MOST_MEMBERS).find(is_free).filter(|_| !ending) else {
+        let Some(member) = (1..MOST_MEMBERS).find(is_free).filter(|_| !is_ending()) else {
             return Errno::EAGAIN.to_result();
         };
         CLEARED_NEXT.store(cleared, Ordering::Relaxed);
@@ -260,6 +266,7 @@ pub extern "C" fn exit(frame: &mut Frame) -> Then {
         sys::exit(frame.call[1]);
     }
     let word = CLEARED.swap(0, Ordering::Relaxed);
+    super::signals::end_thread();
     end_robust_list();
     if me() == 0 {
         leave_leader(word, frame.call[1]);
@@ -495,6 +502,7 @@ fn begin_watcher() {
     if !is_watched || !helpers::begin() {
         sys::fail(b"no thread for --isolate", 125);
     }
+    super::signals::begin();
     sys::set_mask(mask);
 }
 
@@ -569,12 +577,13 @@ pub extern "C" fn execute(frame: &mut Frame) -> Then {
         return Then::Return;
     }
     begin_watcher();
+    super::signals::end_thread();
     let is_first = locked(|_| {
         if me() != 0 {
             // It ends now, so no other member may wait for its answer.
             control().members[me()].thread.store(0, Ordering::Relaxed);
         }
-        if control().ending.load(Ordering::Relaxed) & (EXITING | EXECUTING) != 0 {
+        if is_ending() {
             return false;
         }
         // SAFETY: the lock is held, and the watcher reads the frame after the word that follows.

@@ -307,6 +307,8 @@ fn become_thread(next: Next) -> ! {
     next.set_state();
     control().members[me()].stage.store(THREAD, Ordering::Relaxed);
     super::thread::begin_again(next.cleared);
+    // SAFETY: the frame is this thread's.
+    super::signals::begin_thread(unsafe { (*next.frame).mask });
     if next.number_at != 0 {
         let _ = user::write(next.number_at, &super::own_thread().to_le_bytes());
     }

@@ -1,0 +1,568 @@
+// Rules of signals to the process: each comes to a thread that has it open, or waits for it.
+#include "rule.h"
+
+static sem_t ready, taken;
+static volatile pid_t waiting;
+static volatile sig_atomic_t count;
+
+static sigset_t set_of(int first, int second) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, first);
+    if (second) sigaddset(&set, second);
+    return set;
+}
+
+static void set_mask(int how, int first, int second) {
+    sigset_t set = set_of(first, second);
+    NEED(pthread_sigmask(how, &set, NULL) == 0);
+}
+
+// Blocks all signals in this thread, and so in those that it makes.
+static void block_all(void) {
+    sigset_t all;
+    sigfillset(&all);
+    NEED(pthread_sigmask(SIG_SETMASK, &all, NULL) == 0);
+    NEED(sem_init(&ready, 0, 0) == 0 && sem_init(&taken, 0, 0) == 0);
+}
+
+static void until(sem_t *semaphore) {
+    while (sem_wait(semaphore) != 0) NEED(errno == EINTR);
+}
+
+static void *take_signals(void *number) {
+    sigset_t set = set_of(SIGTERM, SIGUSR1);
+    for (intptr_t i = 0; i < (intptr_t)number; i++) {
+        int signal;
+        NEED(sigwait(&set, &signal) == 0);
+        count += signal;
+        sem_post(&taken);
+    }
+    return NULL;
+}
+
+static void a_thread_waits_for_the_processes(void) {
+    block_all();
+    for (int i = 0; i < 10; i++) {
+        pthread_t thread = start(take_signals, (void *)2);
+        NEED(kill(getpid(), SIGTERM) == 0);
+        until(&taken);
+        NEED(kill(getpid(), SIGUSR1) == 0);
+        finish(thread);
+        until(&taken);
+    }
+    SAY("%d\n", count);
+}
+
+static void any_of_several_threads_takes_one(void) {
+    pthread_t threads[4];
+    block_all();
+    for (int i = 0; i < 4; i++) threads[i] = start(take_signals, (void *)3);
+    for (int i = 0; i < 12; i++) {
+        NEED(kill(getpid(), i % 2 ? SIGTERM : SIGUSR1) == 0);
+        until(&taken);
+    }
+    for (int i = 0; i < 4; i++) finish(threads[i]);
+    SAY("%d\n", count);
+}
+
+// A thread that waits has another signal open that is ignored.
+static void *take_beside_ignored(void *unused) {
+    set_mask(SIG_UNBLOCK, SIGCHLD, SIGWINCH);
+    return take_signals(unused);
+}
+
+static void an_ignored_signal_ends_no_wait(void) {
+    block_all();
+    pthread_t thread = start(take_beside_ignored, (void *)20);
+    for (int i = 0; i < 20; i++) {
+        NEED(kill(getpid(), i % 2 ? SIGCHLD : SIGWINCH) == 0);
+        // The thread has taken it when it is not pending any more.
+        sigset_t pending;
+        do NEED(sigpending(&pending) == 0);
+        while (sigismember(&pending, SIGCHLD) || sigismember(&pending, SIGWINCH));
+        NEED(kill(getpid(), SIGUSR1) == 0);
+        until(&taken);
+    }
+    finish(thread);
+    SAY("%d\n", count);
+}
+
+// A wait that ends by its time takes no signal, and loses none.
+static void *take_with_time(void *number) {
+    sigset_t set = set_of(SIGUSR1, 0);
+    struct timespec time = {.tv_nsec = 1000};
+    for (intptr_t i = 0; i < (intptr_t)number;) {
+        int signal = sigtimedwait(&set, NULL, &time);
+        time.tv_nsec = (time.tv_nsec * 3 + 1) % 300000;
+        NEED(signal == SIGUSR1 || errno == EAGAIN);
+        if (signal < 0) continue;
+        i++;
+        sem_post(&taken);
+    }
+    SAY("%d ", sigtimedwait(&set, NULL, &time));
+    SAY("%d\n", errno == EAGAIN);
+    return NULL;
+}
+
+static void a_wait_that_ends_loses_no_signal(void) {
+    block_all();
+    pthread_t thread = start(take_with_time, (void *)50);
+    for (int i = 0; i < 50; i++) {
+        NEED(kill(getpid(), SIGUSR1) == 0);
+        until(&taken);
+    }
+    finish(thread);
+}
+
+// Each thread takes one, at a moment at which it may have given up, and ends.
+static void *take_one_and_end(void *unused) {
+    sigset_t set = set_of(SIGRTMIN, 0);
+    struct timespec time = {.tv_nsec = 1000};
+    siginfo_t information;
+    while (sigtimedwait(&set, &information, &time) < 0) {
+        time.tv_nsec = (time.tv_nsec * 3 + 1) % 200000;
+        if (time.tv_nsec % 5 == 0) return unused;
+    }
+    __atomic_fetch_add((long *)unused, information.si_value.sival_int, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+static void a_thread_that_ends_takes_no_signal_with_it(void) {
+    long sum = 0;
+    block_all();
+    for (int i = 0; i < 40; i++) NEED(sigqueue(getpid(), SIGRTMIN, (union sigval){.sival_int = i}) == 0);
+    while (count < 40) {
+        pthread_t threads[3];
+        for (int i = 0; i < 3; i++) threads[i] = start(take_one_and_end, &sum);
+        for (int i = 0; i < 3; i++) finish(threads[i]);
+    }
+    SAY("%d %ld\n", count, sum);
+}
+
+static volatile pid_t handled_by;
+static void note_thread(int signal) {
+    count += signal;
+    handled_by = gettid();
+    sem_post(&taken);
+}
+
+static void *have_it_open(void *end) {
+    set_mask(SIG_UNBLOCK, SIGUSR1, 0);
+    waiting = gettid();
+    sem_post(&ready);
+    while (!*(volatile int *)end) sched_yield();
+    set_mask(SIG_BLOCK, SIGUSR1, 0);
+    return NULL;
+}
+
+static void the_only_thread_that_has_it_open_handles_it(void) {
+    volatile int end = 0;
+    int wrong = 0;
+    block_all();
+    signal(SIGUSR1, note_thread);
+    pthread_t thread = start(have_it_open, (void *)&end);
+    until(&ready);
+    for (int i = 0; i < 30; i++) {
+        NEED(kill(getpid(), SIGUSR1) == 0);
+        until(&taken);
+        wrong += handled_by != waiting;
+    }
+    end = 1;
+    finish(thread);
+    SAY("%d %d\n", count, wrong);
+}
+
+// The first thread blocks a signal after the others have begun.
+static void the_first_thread_blocks_it_last(void) {
+    volatile int end = 0;
+    NEED(sem_init(&ready, 0, 0) == 0 && sem_init(&taken, 0, 0) == 0);
+    signal(SIGUSR1, note_thread);
+    pthread_t thread = start(have_it_open, (void *)&end);
+    until(&ready);
+    set_mask(SIG_BLOCK, SIGUSR1, 0);
+    NEED(kill(getpid(), SIGUSR1) == 0);
+    until(&taken);
+    SAY("%d %d\n", count, handled_by == waiting);
+    end = 1;
+    finish(thread);
+}
+
+// What is sent to the process comes before the call returns, to a thread that alone has it open.
+static void *send_to_own_process(void *unused) {
+    for (int i = 0; i < 20; i++) {
+        set_mask(SIG_UNBLOCK, SIGUSR1, 0);
+        int before = count;
+        NEED(kill(getpid(), SIGUSR1) == 0);
+        if (count == before) SAY("late ");
+        set_mask(SIG_BLOCK, SIGUSR1, 0);
+        before = count;
+        NEED(kill(getpid(), SIGUSR1) == 0);
+        sigset_t pending;
+        NEED(sigpending(&pending) == 0 && count == before);
+        if (!sigismember(&pending, SIGUSR1)) SAY("not pending ");
+        set_mask(SIG_UNBLOCK, SIGUSR1, 0);
+        if (count == before) SAY("late after it is open ");
+        set_mask(SIG_BLOCK, SIGUSR1, 0);
+        NEED(kill(getpid(), SIGUSR1) == 0);
+        sigset_t set = set_of(SIGUSR1, 0);
+        struct timespec none = {0};
+        if (sigtimedwait(&set, NULL, &none) != SIGUSR1) SAY("not there ");
+    }
+    return unused;
+}
+
+static void a_signal_to_oneself_comes_at_once(void) {
+    block_all();
+    signal(SIGUSR1, note_thread);
+    finish(start(send_to_own_process, NULL));
+    SAY("%d\n", count);
+}
+
+static int ends[2];
+static void *wait_with_another_mask(void *kind) {
+    sigset_t open;
+    sigfillset(&open);
+    sigdelset(&open, SIGUSR1);
+    struct pollfd file = {.fd = ends[0], .events = POLLIN};
+    fd_set files;
+    FD_ZERO(&files);
+    FD_SET(ends[0], &files);
+    struct timespec time = {.tv_nsec = 100000};
+    for (int i = 0, before = 0; i < 20; i++, before = count) {
+        int result = 0;
+        sem_post(&ready);
+        // Some waits end before the signal comes.
+        while (result == 0) {
+            if (kind == NULL) result = sigsuspend(&open);
+            if (kind == (void *)1) result = ppoll(&file, 1, &time, &open);
+            if (kind == (void *)2) result = pselect(ends[0] + 1, &files, NULL, NULL, NULL, &open);
+            if (result == 0) NEED(FD_ISSET(ends[0], &files) && count == before);
+        }
+        NEED(result == -1 && errno == EINTR && count != before);
+    }
+    return NULL;
+}
+
+static void calls_open_a_signal_while_they_wait(void) {
+    block_all();
+    NEED(pipe(ends) == 0);
+    signal(SIGUSR1, note_thread);
+    for (intptr_t kind = 0; kind < 3; kind++) {
+        count = 0;
+        pthread_t thread = start(wait_with_another_mask, (void *)kind);
+        for (int i = 0; i < 20; i++) {
+            until(&ready);
+            NEED(kill(getpid(), SIGUSR1) == 0);
+            until(&taken);
+        }
+        finish(thread);
+        SAY("%d ", count);
+    }
+    SAY("\n");
+}
+
+static void *take_ends(void *number) {
+    sigset_t set = set_of(SIGCHLD, 0);
+    for (intptr_t i = 0; i < (intptr_t)number; i++) {
+        siginfo_t information;
+        int status;
+        NEED(sigwaitinfo(&set, &information) == SIGCHLD);
+        SAY("%d %d ", information.si_code == CLD_EXITED, information.si_status);
+        NEED(waitpid(information.si_pid, &status, 0) == information.si_pid);
+        SAY("%d\n", WEXITSTATUS(status));
+        sem_post(&taken);
+    }
+    return NULL;
+}
+
+static void *fork_some(void *first) {
+    for (int i = 0; i < 5; i++) {
+        pid_t child = fork();
+        NEED(child >= 0);
+        if (child == 0) _exit((intptr_t)first + i);
+        until(&taken);
+    }
+    return NULL;
+}
+
+static void a_thread_waits_for_ends_of_children(void) {
+    block_all();
+    pthread_t thread = start(take_ends, (void *)10);
+    fork_some((void *)10);
+    finish(start(fork_some, (void *)20));
+    finish(thread);
+}
+
+static void *set_timer(void *unused) {
+    struct itimerval timer = {.it_value = {.tv_usec = 2000}, .it_interval = {.tv_usec = 3000}};
+    NEED(setitimer(ITIMER_REAL, &timer, NULL) == 0);
+    return unused;
+}
+
+static void *set_alarm(void *seconds) {
+    return (void *)(intptr_t)alarm((intptr_t)seconds);
+}
+
+static void *stop_timer(void *unused) {
+    struct itimerval timer, old;
+    NEED(getitimer(ITIMER_REAL, &timer) == 0);
+    SAY("%d ", timer.it_interval.tv_usec == 3000);
+    memset(&timer, 0, sizeof timer);
+    NEED(setitimer(ITIMER_REAL, &timer, &old) == 0);
+    SAY("%d ", old.it_interval.tv_usec == 3000);
+    NEED(getitimer(ITIMER_REAL, &timer) == 0 && timer.it_value.tv_sec + timer.it_value.tv_usec == 0);
+    SAY_CALL(setitimer(ITIMER_REAL, (struct itimerval *)8, NULL));
+    SAY_CALL(getitimer(ITIMER_REAL, (struct itimerval *)8));
+    return unused;
+}
+
+static void *take_alarms(void *number) {
+    sigset_t set = set_of(SIGALRM, 0);
+    for (intptr_t i = 0; i < (intptr_t)number; i++) {
+        siginfo_t information;
+        NEED(sigwaitinfo(&set, &information) == SIGALRM);
+        if (information.si_code != SI_KERNEL) SAY("%d ", information.si_code);
+    }
+    return NULL;
+}
+
+// A timer outlives the thread that has set it, and its signal is the process's.
+static void a_timer_is_the_processes(void) {
+    block_all();
+    pthread_t thread = start(take_alarms, (void *)4);
+    finish(start(set_timer, NULL));
+    finish(thread);
+    finish(start(stop_timer, NULL));
+    SAY("%d ", finish(start(set_alarm, (void *)1000)) == 0);
+    long left = (intptr_t)finish(start(set_alarm, (void *)500));
+    SAY("%d ", left > 400 && left <= 1000);
+    left = alarm(0);
+    SAY("%d %ld\n", left > 400 && left <= 500, (long)(intptr_t)finish(start(set_alarm, 0)));
+    // One of the timer may be pending.
+    sigset_t set = set_of(SIGALRM, 0);
+    struct timespec none = {0};
+    sigtimedwait(&set, NULL, &none);
+    thread = start(take_alarms, (void *)1);
+    finish(start(set_alarm, (void *)1));
+    finish(thread);
+}
+
+static void say_what_it_says(const siginfo_t *information) {
+    SAY("%d %d %d %d %d %d\n", information->si_signo, information->si_code, information->si_errno,
+        information->si_pid == getpid(), information->si_uid == getuid(),
+        information->si_code == SI_QUEUE ? information->si_value.sival_int : 0);
+}
+
+static void *take_and_say(void *number) {
+    sigset_t set = set_of(SIGUSR1, SIGRTMIN + 2);
+    for (intptr_t i = 0; i < (intptr_t)number; i++) {
+        siginfo_t information;
+        memset(&information, 7, sizeof information);
+        NEED(sigwaitinfo(&set, &information) > 0);
+        say_what_it_says(&information);
+        sem_post(&taken);
+    }
+    return NULL;
+}
+
+static void *send_each(void *unused) {
+    NEED(kill(getpid(), SIGUSR1) == 0);
+    until(&taken);
+    NEED(sigqueue(getpid(), SIGRTMIN + 2, (union sigval){.sival_int = 42}) == 0);
+    until(&taken);
+    NEED(sigqueue(getpid(), SIGUSR1, (union sigval){.sival_int = -1}) == 0);
+    until(&taken);
+    return unused;
+}
+
+static void say_in_handler(int signal, siginfo_t *information, void *context) {
+    (void)signal, (void)context;
+    say_what_it_says(information);
+    sem_post(&taken);
+}
+
+static void signals_say_what_they_said(void) {
+    block_all();
+    pthread_t thread = start(take_and_say, (void *)6);
+    send_each(NULL);
+    finish(start(send_each, NULL));
+    finish(thread);
+    struct sigaction action = {.sa_sigaction = say_in_handler, .sa_flags = SA_SIGINFO | SA_RESTART};
+    NEED(sigaction(SIGUSR1, &action, NULL) == 0 && sigaction(SIGRTMIN + 2, &action, NULL) == 0);
+    volatile int end = 0;
+    set_mask(SIG_UNBLOCK, SIGRTMIN + 2, 0);
+    thread = start(have_it_open, (void *)&end);
+    until(&ready);
+    set_mask(SIG_BLOCK, SIGRTMIN + 2, 0);
+    send_each(NULL);
+    finish(start(send_each, NULL));
+    end = 1;
+    finish(thread);
+}
+
+static void *take_in_order(void *number) {
+    sigset_t set = set_of(SIGRTMIN, SIGRTMIN + 1);
+    int wrong = 0;
+    sem_post(&ready);
+    for (intptr_t i = 0; i < (intptr_t)number; i++) {
+        siginfo_t information;
+        NEED(sigwaitinfo(&set, &information) == SIGRTMIN);
+        wrong += information.si_value.sival_int != i;
+    }
+    SAY("%d wrong of %ld\n", wrong, (long)(intptr_t)number);
+    return NULL;
+}
+
+static void queued_signals_come_in_order(void) {
+    block_all();
+    for (int is_ready = 0; is_ready < 2; is_ready++) {
+        pthread_t thread = start(take_in_order, (void *)200);
+        if (is_ready) until(&ready);
+        for (int i = 0; i < 200; i++) NEED(sigqueue(getpid(), SIGRTMIN, (union sigval){.sival_int = i}) == 0);
+        finish(thread);
+    }
+}
+
+static volatile int handled_in_order;
+static void handle_in_order(int signal, siginfo_t *information, void *context) {
+    (void)signal, (void)context;
+    if (information->si_value.sival_int != handled_in_order++) SAY("not in order ");
+}
+
+static void *handle_queued(void *unused) {
+    set_mask(SIG_UNBLOCK, SIGRTMIN, 0);
+    while (handled_in_order < 200) sched_yield();
+    return unused;
+}
+
+static void queued_signals_are_handled_in_order(void) {
+    block_all();
+    struct sigaction action = {.sa_sigaction = handle_in_order, .sa_flags = SA_SIGINFO};
+    NEED(sigaction(SIGRTMIN, &action, NULL) == 0);
+    pthread_t thread = start(handle_queued, NULL);
+    for (int i = 0; i < 200; i++) NEED(sigqueue(getpid(), SIGRTMIN, (union sigval){.sival_int = i}) == 0);
+    finish(thread);
+    SAY("%d\n", handled_in_order);
+}
+
+static void another_process_sends_one(void) {
+    block_all();
+    pthread_t thread = start(take_signals, (void *)10);
+    for (int i = 0; i < 10; i++) {
+        pid_t child = fork();
+        NEED(child >= 0);
+        if (child == 0) _exit(kill(getppid(), i % 2 ? SIGTERM : SIGUSR1));
+        until(&taken);
+        say_end("the sender", child);
+    }
+    finish(thread);
+    SAY("%d\n", count);
+}
+
+static void *take_and_exit(void *first) {
+    NEED(pthread_join(*(pthread_t *)first, NULL) == 0);
+    pid_t child = fork();
+    NEED(child >= 0);
+    if (child == 0) _exit(kill(getppid(), SIGTERM));
+    take_signals((void *)1);
+    say_end("the sender", child);
+    SAY("%d\n", count);
+    exit(3);
+}
+
+static void the_first_thread_may_be_gone(void) {
+    static pthread_t first;
+    block_all();
+    first = pthread_self();
+    start(take_and_exit, &first);
+    pthread_exit(NULL);
+}
+
+// A signal to the group is one to each process of it.
+static void *take_until_the_other(void *unused) {
+    sigset_t set = set_of(SIGUSR1, SIGUSR2);
+    for (;;) {
+        int signal;
+        NEED(sigwait(&set, &signal) == 0);
+        if (signal == SIGUSR2) return unused;
+        count++;
+        sem_post(&taken);
+    }
+}
+
+static void a_signal_to_the_group_comes_once(void) {
+    block_all();
+    NEED(setpgid(0, 0) == 0);
+    pthread_t thread = start(take_until_the_other, NULL);
+    for (int i = 0; i < 10; i++) {
+        NEED(kill(i % 2 ? 0 : -getpid(), SIGUSR1) == 0);
+        until(&taken);
+    }
+    NEED(kill(getpid(), SIGUSR2) == 0);
+    finish(thread);
+    SAY("%d\n", count);
+}
+
+// Signals that no thread takes stay pending, also in a program that is executed.
+static void *execute_self(void *unused) {
+    char path[1000] = "";
+    NEED(readlink("/proc/self/exe", path, sizeof path - 1) > 0);
+    execl(path, "delivery", "what_is_pending", NULL);
+    return unused;
+}
+
+static void what_is_pending(void) {
+    sigset_t pending;
+    NEED(sigpending(&pending) == 0);
+    SAY("%d %d\n", sigismember(&pending, SIGUSR1), sigismember(&pending, SIGTERM));
+}
+
+static void what_none_takes_stays_pending(void) {
+    block_all();
+    pthread_t thread = start(take_signals, (void *)1);
+    NEED(kill(getpid(), SIGTERM) == 0);
+    until(&taken);
+    finish(thread);
+    NEED(kill(getpid(), SIGUSR1) == 0);
+    what_is_pending();
+    fflush(stdout);
+    finish(start(execute_self, NULL));
+}
+
+// A child begins without its parent's signals, and has its own.
+static void a_child_gets_its_own(void) {
+    block_all();
+    pthread_t thread = start(take_signals, (void *)3);
+    NEED(kill(getpid(), SIGTERM) == 0);
+    until(&taken);
+    for (int i = 0; i < 2; i++) {
+        fflush(stdout);
+        pid_t child = fork();
+        NEED(child >= 0);
+        if (child == 0) {
+            count = 0;
+            pthread_t own = start(take_signals, (void *)1);
+            NEED(kill(getpid(), SIGTERM) == 0);
+            finish(own);
+            SAY("%d\n", count);
+            fflush(stdout);
+            _exit(0);
+        }
+        say_end("the child", child);
+        NEED(kill(getpid(), SIGUSR1) == 0);
+        until(&taken);
+    }
+    finish(thread);
+    SAY("%d\n", count);
+}
+
+RULES(RULE(a_thread_waits_for_the_processes), RULE(any_of_several_threads_takes_one), RULE(an_ignored_signal_ends_no_wait),
+       RULE(a_wait_that_ends_loses_no_signal),
+      RULE(a_thread_that_ends_takes_no_signal_with_it), RULE(the_only_thread_that_has_it_open_handles_it),
+      RULE(the_first_thread_blocks_it_last), RULE(a_signal_to_oneself_comes_at_once), RULE(calls_open_a_signal_while_they_wait),
+      RULE(a_thread_waits_for_ends_of_children), RULE(a_timer_is_the_processes), RULE(signals_say_what_they_said),
+      RULE(queued_signals_come_in_order), RULE(queued_signals_are_handled_in_order), RULE(another_process_sends_one),
+      RULE(the_first_thread_may_be_gone), RULE(a_signal_to_the_group_comes_once), RULE(what_is_pending),
+      RULE(what_none_takes_stays_pending), RULE(a_child_gets_its_own))

@@ -1,0 +1,680 @@
+//! Signals to the process. Linux keeps them for the leader's process, and POSIX gives each to any thread that
+//! has it open, or waits for it by `sigwait`.
+//!
+//! The leader's own thread gets what it has open, or waits for, from the kernel. The rest is given to other
+//! members by the *courier*, a real thread of the leader in the runtime's code, with all signals blocked.
+//! Each member writes the set that it takes to `open` in the control area: what it does not block, and what
+//! a call waits for or unblocks for its own time.
+//!
+//! | `rests` | the courier | becomes |
+//! |---|---|---|
+//! | [`AWAKE`] | looks at the sets, or gives signals | resting, by itself |
+//! | [`RESTS`] | sleeps until a signal of `watched` is pending in the process, or until it is called | awake, by itself or by a call; later, by the leader |
+//! | [`LATER`] | is called, and looks after [`DELAY`] | awake, by itself or by a call |
+//!
+//! | a member's `open` | it | becomes |
+//! |---|---|---|
+//! | without [`CLAIMED`] | may change its set | claimed, by the courier, if it has the signal |
+//! | with [`CLAIMED`] | gets a signal, and waits for it before its set loses any | not claimed, by itself when it has queued that ([`take_carried`]), or by the courier when there is none |
+//!
+//! 1. *No member waits unseen.* A member writes its set and then reads `watched` and `rests`. The courier
+//!    writes those and then reads the sets. One of the two sees the other (both SeqCst).
+//! 2. *A signal leaves the process only for a member that is claimed.* So a signal that none takes stays
+//!    pending there, in order, where `sigpending` and `execve` find it.
+//! 3. *A member queues a signal to itself*, as an answer to a request: the kernel lets it keep all that the
+//!    signal says. One from `kill` gets a [`MARK`], because copies that a member has of what is sent to the
+//!    whole group are dropped (`super::is_copy`).
+//! 4. *A wait takes one signal.* With it `sigtimedwait` ends, so the member's set loses what it waits for. A
+//!    signal that the thread does not block may be ignored, and ends no wait.
+//! 5. *The sets follow the kernel's mask* at calls, at the begin of a handler and at its end. A signal that
+//!    is claimed at the moment at which a handler begins may wait until that returns.
+//! 6. *A pending signal comes at once.* A thread that unblocks signals, or that waits with a time, first has
+//!    the courier look ([`look`]): POSIX promises one of them before the call returns.
+//! 7. *A signal that a thread was given and did not take goes back to the process*, when its call or the
+//!    thread ends.
+//!
+//! The courier and the watcher begin together, so a program with one thread has neither, and no sets.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+
+use abi::Errno;
+use pathreads::record::{MOST_MEMBERS, Members};
+
+use super::helpers::{self, What};
+use super::{
+    MILLISECOND, NEVER_BLOCKED, Request, SIGSTKFLT, control, fork, leader, me, own_thread, thread, wait,
+    waiting,
+};
+use crate::context::Information;
+use crate::dispatch::Then;
+use crate::entry::{self, Frame};
+use crate::sys::{self, Result, SIG_SETMASK, harmless, nr};
+use crate::user;
+
+const fn bit(signal: u64) -> u64 {
+    1 << (signal - 1)
+}
+
+const SIGKILL: u64 = 9;
+const SIGCHLD: u64 = 17;
+const SIGSTOP: u64 = 19;
+
+/// Says in a member's set that it is about to get a signal. SIGKILL is in no set.
+const CLAIMED: u64 = bit(SIGKILL);
+
+/// The signals that the courier gives.
+const GIVABLE: u64 = !(NEVER_BLOCKED | bit(SIGKILL) | bit(SIGSTOP));
+
+/// The signals that are blocked while a call that has waited ends: all that may be.
+pub static MOST: u64 = !NEVER_BLOCKED;
+
+const AWAKE: u32 = 0;
+const RESTS: u32 = 1;
+const LATER: u32 = 2;
+/// The bits of the state, and one look.
+const STATE: u32 = 3;
+const NEXT: u32 = 4;
+
+/// The time after which the courier looks when the leader has blocked signals, in nanoseconds. Most are
+/// unblocked before: a C library blocks all while it makes a thread.
+const DELAY: u64 = 10 * MILLISECOND;
+
+/// The words of a `siginfo` that the kernel keeps.
+const WORDS: usize = 6;
+
+/// A signal's last word, if the courier gave it. The kernel keeps the word, and uses it for SIGCHLD alone.
+const MARK: u64 = 0x7261_6469_7876_6d73;
+
+/// The part of the control area that is the courier's.
+pub struct Courier {
+    /// Its number in Linux, or 0 if there is none.
+    thread: AtomicU32,
+    /// Its state, and above that the number of its looks. Members sleep here.
+    rests: AtomicU32,
+    /// The signals for which it looks.
+    watched: AtomicU64,
+    /// The information of the signal that a member is asked to queue. Written under the lock.
+    carried: UnsafeCell<[u64; WORDS]>,
+}
+
+/// Whether there is a courier. Only then sets are kept.
+pub static HAS_COURIER: AtomicU8 = AtomicU8::new(0);
+
+/// Whether this member makes a call that waits with a set of its own, and which: [`NO_WAIT`] and others.
+pub static WAITS: AtomicU8 = AtomicU8::new(NO_WAIT);
+
+const NO_WAIT: u8 = 0;
+/// The call takes a signal.
+const TAKES: u8 = 1;
+/// The call has handlers run for signals that are blocked otherwise.
+const UNBLOCKS: u8 = 2;
+
+/// The signals that the program blocks, but for the time of such a call.
+static MASK: AtomicU64 = AtomicU64::new(0);
+
+/// The signals of which this member was given one and may not have taken it.
+static GIVEN: AtomicU64 = AtomicU64::new(0);
+
+/// The descriptor by which the courier waits, or a number that is none.
+static FILE: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// A place for what a call says, if the program does not ask, and for a signal that a thread sends to itself.
+static TOLD: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
+
+/// Returns the courier's descriptor, or a number that is none.
+pub fn file() -> u64 {
+    FILE.load(Ordering::Relaxed)
+}
+
+/// Returns whether this task keeps a set.
+fn keeps_set() -> bool {
+    HAS_COURIER.load(Ordering::Relaxed) != 0 && !fork::is_sharing()
+}
+
+fn open_of(member: usize) -> &'static AtomicU64 {
+    &control().members[member].open
+}
+
+// ---- The members.
+
+/// Notes the signals that this thread blocks.
+pub fn note(mask: u64) {
+    if keeps_set() {
+        MASK.store(mask, Ordering::Relaxed);
+        publish(!mask);
+    }
+}
+
+/// Begins a new thread with the signals that it blocks.
+pub fn begin_thread(mask: u64) {
+    WAITS.store(NO_WAIT, Ordering::Relaxed);
+    GIVEN.store(0, Ordering::Relaxed);
+    // Its maker may not have said so yet, and the courier looks no further.
+    control().most.fetch_max(me() as u32, Ordering::SeqCst);
+    note(mask);
+}
+
+/// Begins a process with one thread.
+pub fn begin_process() {
+    sys::close(FILE.swap(u64::MAX, Ordering::Relaxed));
+    HAS_COURIER.store(0, Ordering::Relaxed);
+    WAITS.store(NO_WAIT, Ordering::Relaxed);
+    GIVEN.store(0, Ordering::Relaxed);
+    let Courier { thread, rests, watched, .. } = &control().courier;
+    thread.store(0, Ordering::Relaxed);
+    rests.store(AWAKE, Ordering::Relaxed);
+    watched.store(0, Ordering::Relaxed);
+    control().members.iter().for_each(|member| member.open.store(0, Ordering::Relaxed));
+}
+
+/// Writes this member's set.
+fn publish(open: u64) {
+    let open = open & GIVABLE;
+    let replace = |old: u64| Some(open | old & CLAIMED);
+    let Ok(old) = open_of(me()).fetch_update(Ordering::SeqCst, Ordering::Relaxed, replace) else { return };
+    call_courier(old, open);
+}
+
+/// Writes this member's set when it has got the signal for which it is claimed. Requests are answered
+/// meanwhile, and the signal comes if it is not blocked.
+#[inline(never)]
+fn publish_unclaimed(open: u64) {
+    let open = open & GIVABLE;
+    let (word, pending) = (open_of(me()), &control().members[me()].pending);
+    let mut old = word.load(Ordering::Relaxed);
+    loop {
+        let is_free = old & CLAIMED == 0 || old & GIVABLE & !open == 0;
+        let new = open | old & CLAIMED;
+        if is_free && word.compare_exchange(old, new, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+            return call_courier(old, open);
+        }
+        if !is_free {
+            wait(pending, 0, MILLISECOND);
+        }
+        // Acquire pairs with the release in `take_carried`.
+        old = word.load(Ordering::Acquire);
+    }
+}
+
+/// Wakes the courier if it has to look at this member's set, which has just changed.
+fn call_courier(old: u64, open: u64) {
+    let unwatched = GIVABLE & !control().courier.watched.load(Ordering::SeqCst);
+    if me() == 0 {
+        if old & !open & unwatched != 0 {
+            wake_courier(LATER);
+        }
+    } else if open & unwatched & !open_of(0).load(Ordering::SeqCst) != 0 {
+        wake_courier(AWAKE);
+    }
+}
+
+/// Wakes the courier. Returns the number of the look that it takes then, unless it is awake.
+fn wake_courier(to: u32) -> Option<u32> {
+    let rests = &control().courier.rests;
+    let value = rests.load(Ordering::SeqCst);
+    let (look, state) = (value & !STATE, value & STATE);
+    if state == AWAKE || state == to {
+        return None;
+    }
+    rests.compare_exchange(value, look | to, Ordering::SeqCst, Ordering::Relaxed).ok()?;
+    if state == RESTS {
+        let courier = u64::from(control().courier.thread.load(Ordering::Relaxed));
+        let _ = harmless!(nr::TGKILL, u64::from(leader()), courier, SIGSTKFLT);
+    } else {
+        super::wake(rests);
+    }
+    Some(look)
+}
+
+/// Has the courier look, if this member now takes signals of this set that the leader does not: those that
+/// are pending come before this returns. Requests are answered meanwhile.
+#[inline(never)]
+fn look(opened: u64) {
+    if me() == 0 || opened & GIVABLE & !open_of(0).load(Ordering::SeqCst) == 0 {
+        return;
+    }
+    let rests = &control().courier.rests;
+    let mut look = None;
+    loop {
+        look = look.or_else(|| wake_courier(AWAKE));
+        // Acquire pairs with the release in `work`.
+        let value = rests.load(Ordering::Acquire);
+        if look.is_some_and(|look| look != value & !STATE) {
+            return;
+        }
+        if look.is_some() || value & STATE == AWAKE {
+            wait(rests, value, MILLISECOND);
+        }
+    }
+}
+
+/// Notes a call that changes the set of blocked signals, before it is made. Not inlined, because Go makes
+/// calls with little stack.
+#[inline(never)]
+pub fn note_call(frame: &Frame) {
+    const SIG_BLOCK: u64 = 0;
+    const SIG_UNBLOCK: u64 = 1;
+    let [_, how, new_at, _, size, ..] = frame.call;
+    if !keeps_set() || new_at == 0 || size != 8 {
+        return;
+    }
+    // A wrong address is left to the kernel.
+    let Ok([new]) = user::words(new_at) else { return };
+    let old = MASK.load(Ordering::Relaxed);
+    let mask = match u64::from(how as u32) {
+        SIG_BLOCK => old | new,
+        SIG_UNBLOCK => old & !new,
+        SIG_SETMASK => new,
+        _ => return,
+    };
+    if (old ^ mask) & GIVABLE != 0 {
+        MASK.store(mask, Ordering::Relaxed);
+        publish_unclaimed(!mask);
+        look(old & !mask);
+    }
+}
+
+/// Notes a call that may wait with a set of its own. `entry` makes it, and ends with [`end_wait`]. Not
+/// inlined, because Go makes calls with little stack.
+#[inline(never)]
+pub fn begin_wait(frame: &mut Frame) {
+    let mask = MASK.load(Ordering::Relaxed);
+    if !keeps_set() {
+        return;
+    }
+    let Some(set) = set_of(&frame.call) else { return };
+    let takes = frame.call[0] == nr::SIGTIMEDWAIT;
+    let during = if takes { mask & !set } else { set };
+    if !takes && (during ^ mask) & GIVABLE == 0 {
+        return;
+    }
+    if takes && frame.call[2] == 0 {
+        frame.call[2] = TOLD.as_ptr() as u64;
+    }
+    WAITS.store(if takes { TAKES } else { UNBLOCKS }, Ordering::Relaxed);
+    publish_unclaimed(!during);
+    let is_without_time = frame.call[0] == nr::SIGSUSPEND || takes && frame.call[3] == 0;
+    if !is_without_time {
+        look(mask & !during);
+    }
+}
+
+/// Returns the set of signals that a call names, if it names one.
+fn set_of(call: &[u64; 7]) -> Option<u64> {
+    let [number, a, b, _, d, e, f] = *call;
+    let (at, size) = match number {
+        nr::SIGSUSPEND => (a, b),
+        nr::SIGTIMEDWAIT => (a, d),
+        nr::PPOLL => (d, e),
+        nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => (e, f),
+        nr::PSELECT6 if f != 0 => user::words(f).ok().map(|[at, size]| (at, size))?,
+        _ => return None,
+    };
+    if at == 0 || size != 8 {
+        return None;
+    }
+    user::words(at).ok().map(|[set]| set)
+}
+
+/// Ends a call that has waited with a set of its own, and that no handler of the program has interrupted.
+/// Signals are blocked.
+pub extern "C" fn end_wait(frame: &mut Frame) {
+    WAITS.store(NO_WAIT, Ordering::Relaxed);
+    publish_unclaimed(!MASK.load(Ordering::Relaxed));
+    if frame.call[0] == nr::SIGTIMEDWAIT {
+        // A signal that was given meanwhile ends the call, if none did.
+        if Errno::from_result(frame.rax).is_some() && GIVEN.load(Ordering::Relaxed) != 0 {
+            try_again(frame);
+        }
+        if !tell(frame, frame.rax) {
+            frame.again = frame.call[0];
+        }
+    }
+    pass_on(false);
+}
+
+/// Makes a call that takes a signal again, without waiting.
+fn try_again(frame: &mut Frame) {
+    let [number, set, told, ..] = frame.call;
+    let none = [0_u64; 2];
+    if let Ok(signal) = harmless!(number, set, told, none.as_ptr() as u64, 8) {
+        frame.rax = signal;
+    }
+}
+
+/// Tells the program what the signal says that its call has taken. Returns whether the signal is for it.
+fn tell(frame: &Frame, result: u64) -> bool {
+    let at = frame.call[2];
+    if Errno::from_result(result).is_some() || at == 0 {
+        return true;
+    }
+    let Ok(words) = user::words::<WORDS>(at) else { return true };
+    let mut information = Information::of(words);
+    if super::is_copy(&information) {
+        return false;
+    }
+    information.show();
+    let _ = user::write_words(at, &information.words());
+    true
+}
+
+/// Returns the result that a handler is shown of a call which it has interrupted after it took a signal.
+pub fn shown_result(frame: &Frame, result: u64) -> u64 {
+    let takes = WAITS.load(Ordering::Relaxed) == TAKES;
+    if takes && frame.call[0] == nr::SIGTIMEDWAIT && !tell(frame, result) {
+        Errno::EINTR.to_result()
+    } else {
+        result
+    }
+}
+
+/// Begins a handler of the program: a call that waits has ended, and more signals are blocked.
+pub fn begin_handler() {
+    if keeps_set() {
+        WAITS.store(NO_WAIT, Ordering::Relaxed);
+        note(sys::block(0));
+    }
+}
+
+/// Ends a handler of the program, which has left this set of blocked signals. All are blocked until that is
+/// the kernel's.
+pub extern "C" fn end_handler(mask: u64) {
+    sys::block(!NEVER_BLOCKED);
+    note(mask);
+}
+
+/// Ends this member's thread. The signals that it was given and has not taken go back to the process.
+pub fn end_thread() {
+    if keeps_set() {
+        publish_unclaimed(0);
+        pass_on(true);
+    }
+}
+
+/// Gives back what this member was given, and has blocked now or does not take any more. Signals are blocked.
+fn pass_on(is_end: bool) {
+    if GIVEN.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    let mut pending = 0_u64;
+    let _ = harmless!(nr::SIGPENDING, &raw mut pending as u64, 8);
+    let given = GIVEN.load(Ordering::Relaxed) & pending;
+    GIVEN.store(given, Ordering::Relaxed);
+    let blocked = if is_end { u64::MAX } else { MASK.load(Ordering::Relaxed) };
+    for signal in (1..=64).filter(|signal| given & blocked & bit(*signal) != 0) {
+        while pass_one_on(signal) {}
+    }
+}
+
+/// Takes one signal of this member and gives it back, and copies before it. One that was sent to the thread
+/// stays, or goes with it. Returns whether there may be more.
+fn pass_one_on(signal: u64) -> bool {
+    let Ok(words) = take(signal) else { return false };
+    let information = Information::of(words);
+    if information.is_given() {
+        super::prepare_stack();
+        super::locked(|_| carry(0, signal, words));
+    } else if !super::is_copy(&information) {
+        // A copy would keep the kernel from queueing one that is given.
+        queue(signal, &words, nr::TGSIGQUEUEINFO);
+        return false;
+    }
+    true
+}
+
+/// Queues the signal that this member was asked to: to itself, or to the process if it is the leader.
+pub fn take_carried(signal: u64) {
+    // SAFETY: the one that asks has the lock, and waits for the answer.
+    let information = unsafe { &*control().courier.carried.get() };
+    if me() == 0 {
+        return queue(signal, information, nr::SIGQUEUEINFO);
+    }
+    queue(signal, information, nr::TGSIGQUEUEINFO);
+    GIVEN.fetch_or(bit(signal), Ordering::Relaxed);
+    let mask = MASK.load(Ordering::Relaxed);
+    // Release pairs with the acquire in `publish_unclaimed`.
+    if WAITS.load(Ordering::Relaxed) == TAKES && mask & bit(signal) != 0 {
+        open_of(me()).store(!mask & GIVABLE, Ordering::Release);
+    } else {
+        // It may be ignored, and the wait goes on.
+        open_of(me()).fetch_and(!CLAIMED, Ordering::Release);
+    }
+}
+
+/// Sends a signal to this process, or to its one thread.
+#[inline(never)]
+fn queue(signal: u64, information: &[u64; WORDS], number: u64) {
+    let mut whole = [0_u64; 16];
+    whole[..WORDS].copy_from_slice(information);
+    let (own, at) = (u64::from(own_thread()), whole.as_ptr() as u64);
+    let _ = match number {
+        nr::SIGQUEUEINFO => harmless!(number, own, signal, at),
+        _ => harmless!(number, own, own, signal, at),
+    };
+}
+
+/// Takes a signal that is pending here, and returns what it says.
+fn take(signal: u64) -> Result<[u64; WORDS]> {
+    let (mut information, set, none) = ([0_u64; 16], bit(signal), [0_u64; 2]);
+    let at = information.as_mut_ptr() as u64;
+    harmless!(nr::SIGTIMEDWAIT, &raw const set as u64, at, none.as_ptr() as u64, 8)?;
+    let mut words = [0; WORDS];
+    words.copy_from_slice(&information[..WORDS]);
+    Ok(words)
+}
+
+/// Has a member queue a signal. The lock is held.
+fn carry(member: usize, signal: u64, information: [u64; WORDS]) {
+    let marked = Information::of(information).marked(member != 0);
+    // SAFETY: the lock is held, and no member is asked.
+    unsafe { control().courier.carried.get().write(marked.words()) };
+    super::request(Members::NONE.with(member), Request::Queue { signal });
+}
+
+/// Makes a signal that a thread sends to its process one to itself, if it has that open: it comes before the
+/// call returns.
+#[inline(never)]
+pub fn keep_sent(frame: &mut Frame) {
+    let signal = frame.call[2];
+    if !keeps_set() || me() == 0 || !(1..=64).contains(&signal) || bit(signal) & GIVABLE == 0 {
+        return;
+    }
+    let is_taken = (MASK.load(Ordering::Relaxed) | open_of(0).load(Ordering::Relaxed)) & bit(signal) != 0;
+    if is_taken {
+        return;
+    }
+    let user = harmless!(nr::GETUID).unwrap_or(0);
+    let words = [signal, 0, u64::from(leader()) | user << 32, 0, 0, MARK];
+    TOLD.iter().zip(words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
+    let own = u64::from(own_thread());
+    frame.call = [nr::TGSIGQUEUEINFO, own, own, signal, TOLD.as_ptr() as u64, 0, 0];
+}
+
+/// Handles `rt_sigpending` of a member that is not the leader: those of the process are pending, too.
+pub extern "C" fn pending(frame: &mut Frame) -> Then {
+    let (mut own, answer) = (0_u64, &helpers::own_job().answer[0]);
+    answer.store(0, Ordering::Relaxed);
+    let _ = harmless!(nr::SIGPENDING, &raw mut own as u64, 8);
+    let call = [nr::SIGPENDING, answer.as_ptr() as u64, 8, 0, 0, 0, 0];
+    let _ = helpers::ask(What::Call(call));
+    let all = (own | answer.load(Ordering::Relaxed)) & frame.mask;
+    frame.rax = user::write_words(frame.call[1], &[all]).map_or_else(Errno::to_result, |()| 0);
+    Then::Return
+}
+
+impl Information {
+    /// Returns the information that these words are.
+    fn of([numbers, code, sender, rest, more, mark]: [u64; WORDS]) -> Self {
+        Information {
+            signal: numbers as i32,
+            error: (numbers >> 32) as i32,
+            code: code as i32,
+            pad: (code >> 32) as i32,
+            sender: sender as u32,
+            user: (sender >> 32) as u32,
+            rest: [rest, more],
+            mark,
+        }
+    }
+
+    fn words(&self) -> [u64; WORDS] {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        [
+            pair(self.signal as u32, self.error as u32),
+            pair(self.code as u32, self.pad as u32),
+            pair(self.sender, self.user),
+            self.rest[0],
+            self.rest[1],
+            self.mark,
+        ]
+    }
+
+    /// Returns whether the last word is a time: that of a child that has ended.
+    fn is_of_child(&self) -> bool {
+        self.signal as u64 == SIGCHLD && self.code > 0
+    }
+
+    /// Returns whether the courier gave the signal.
+    pub fn is_given(&self) -> bool {
+        self.mark == MARK || self.is_of_child()
+    }
+
+    /// Returns the information with a mark, or without one.
+    fn marked(self, is_given: bool) -> Self {
+        let mark = match () {
+            () if self.is_of_child() => self.mark,
+            () if is_given => MARK,
+            () => 0,
+        };
+        Information { mark, ..self }
+    }
+
+    /// Makes it what the program is shown.
+    pub fn show(&mut self) {
+        self.name_sender();
+        if self.mark == MARK {
+            self.mark = 0;
+        }
+    }
+}
+
+// ---- The courier.
+
+const STACK: usize = 16 << 10;
+
+#[repr(align(16))]
+struct Stack(UnsafeCell<[u8; STACK]>);
+
+// SAFETY: only the courier uses it.
+unsafe impl Sync for Stack {}
+
+static COURIERS: Stack = Stack(UnsafeCell::new([0; STACK]));
+
+/// Returns whether this thread is the courier, by its stack.
+pub fn is_courier() -> bool {
+    let here = 0_u8;
+    let start = COURIERS.0.get() as u64;
+    (start..start + STACK as u64).contains(&(&raw const here as u64))
+}
+
+/// Makes the courier, in the leader, before the first other member. Signals are blocked. Without it signals
+/// to the process are the leader's.
+pub fn begin() {
+    const SFD_CLOEXEC: u64 = 0x8_0000;
+    let none = 0_u64;
+    let file = harmless!(nr::SIGNALFD4, u64::MAX, &raw const none as u64, 8, SFD_CLOEXEC);
+    let Ok(file) = file.and_then(super::keep_away) else { return };
+    FILE.store(file, Ordering::Relaxed);
+    let end = COURIERS.0.get() as u64 + STACK as u64;
+    // SAFETY: the stack is the courier's, and it stays in the runtime.
+    let made = unsafe { entry::spawn_helper(thread::HELPER_FLAGS, end, work) };
+    if Errno::from_result(made).is_none() {
+        control().courier.thread.store(made as u32, Ordering::Relaxed);
+        HAS_COURIER.store(1, Ordering::Relaxed);
+    }
+}
+
+/// Gives signals.
+extern "C" fn work() -> ! {
+    sys::block_all();
+    let Courier { rests, watched, .. } = &control().courier;
+    let mut look = 0_u32;
+    loop {
+        let wanted = wanted();
+        watched.store(wanted, Ordering::SeqCst);
+        rests.store(look | RESTS, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        // A set that has changed before is seen here. Another one's member sees that the courier rests.
+        if self::wanted() & !wanted == 0 {
+            rest(wanted);
+        }
+        let value = rests.load(Ordering::SeqCst);
+        if value & STATE == LATER {
+            wait(rests, value, DELAY);
+        }
+        rests.store(look | AWAKE, Ordering::SeqCst);
+        // The signal of the call, if that was one.
+        let _ = take(SIGSTKFLT);
+        give_pending();
+        look = look.wrapping_add(NEXT);
+        // SeqCst is a release, too, which pairs with the acquire in `look`.
+        rests.store(look | AWAKE, Ordering::SeqCst);
+        super::wake(rests);
+    }
+}
+
+/// Returns the signals that some member takes and the leader's thread does not.
+fn wanted() -> u64 {
+    if thread::is_ending() {
+        return 0;
+    }
+    let leaders = open_of(0).load(Ordering::SeqCst);
+    let of_others = members().fold(0, |all, member| all | open_of(member).load(Ordering::SeqCst));
+    of_others & !leaders & GIVABLE
+}
+
+/// Returns the members that may get a signal.
+fn members() -> impl Iterator<Item = usize> {
+    let most = control().most.load(Ordering::SeqCst) as usize;
+    let is_thread = |member: &usize| waiting::has_number(&control().members[*member]);
+    (1..MOST_MEMBERS.min(most + 1)).filter(is_thread)
+}
+
+/// Sleeps until one of these signals is pending in the process, or until a call.
+fn rest(signals: u64) {
+    const POLLIN: u64 = 1;
+    let set = signals | bit(SIGSTKFLT);
+    let set_at = &raw const set as u64;
+    if signals == 0 {
+        let _ = harmless!(nr::SIGTIMEDWAIT, set_at, 0, 0, 8);
+        return;
+    }
+    let _ = harmless!(nr::SIGNALFD4, file(), set_at, 8, 0);
+    let polled = file() | POLLIN << 32;
+    let _ = harmless!(nr::PPOLL, &raw const polled as u64, 1, 0, 0, 8);
+}
+
+/// Gives one of each signal that is pending in the process and that a member takes.
+fn give_pending() {
+    let (mut pending, wanted) = (0_u64, wanted());
+    if wanted != 0 {
+        let _ = harmless!(nr::SIGPENDING, &raw mut pending as u64, 8);
+    }
+    for signal in (1..=64).filter(|signal| pending & wanted & bit(*signal) != 0) {
+        super::with_record(|_| give(signal));
+    }
+}
+
+/// Gives a signal to a member that takes it. The lock is held, so no member leaves.
+fn give(signal: u64) {
+    let claim = |set: u64| (set & bit(signal) != 0 && set & CLAIMED == 0).then_some(set | CLAIMED);
+    let is_claimed =
+        |member: &usize| open_of(*member).fetch_update(Ordering::SeqCst, Ordering::Relaxed, claim).is_ok();
+    let Some(member) = members().filter(|_| !thread::is_ending()).find(is_claimed) else { return };
+    match take(signal) {
+        Ok(information) => carry(member, signal, information),
+        // The leader's thread took it.
+        Err(_) => _ = open_of(member).fetch_and(!CLAIMED, Ordering::Release),
+    }
+}
