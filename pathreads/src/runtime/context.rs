@@ -14,7 +14,7 @@ use crate::entry::{
     Frame, RESTARTED, address, before_perform, deliver_taken, finish, last_jump, peek_first, peek_second,
     peeked, perform_call, perform_checked, perform_prepared_again, perform_restarted, performed,
     sent_at_finish, signal_stubs, stored, trap_call, trap_called, user_cleared, user_clearing, user_copied,
-    user_copying,
+    user_copying, user_touched, user_touching,
 };
 use crate::isolate::{self, faults};
 use crate::sigaction;
@@ -89,11 +89,16 @@ const CALL: u64 = 2;
 /// that was the cause of the signal.
 pub fn end_copy(context: &mut Context, information: &Information) -> bool {
     let rip = context.rip;
-    let is_peek = rip == address(&peek_first) || rip == address(&peek_second);
-    if information.code <= 0 || !(is_peek || rip == address(&user_copying)) {
+    let end = match () {
+        () if rip == address(&peek_first) || rip == address(&peek_second) => address(&peeked),
+        () if rip == address(&user_copying) => address(&user_copied),
+        () if rip == address(&user_touching) => address(&user_touched),
+        () => return false,
+    };
+    if information.code <= 0 {
         return false;
     }
-    context.rip = if is_peek { address(&peeked) } else { address(&user_copied) };
+    context.rip = end;
     true
 }
 
@@ -216,7 +221,7 @@ fn end_preparation(context: &mut Context, prepared: u64, signal: u64) {
         context = unsafe { &mut *(context.rdx as *mut Context) };
         is_other = true;
     }
-    let is_copy = is_other && context.rip == address(&user_copying);
+    let is_copy = is_other && [&user_copying, &user_touching].map(address).contains(&context.rip);
     if !is_copy && isolate::calls::is_preparing(context.rip) {
         // SAFETY: the frame lies on the stack of the call, above all that the handlers use.
         let frame = unsafe { &*(prepared as *const Frame) };

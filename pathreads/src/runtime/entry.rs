@@ -114,6 +114,8 @@ unsafe extern "C" {
     pub safe static user_copied: [u8; 0];
     pub safe static user_clearing: [u8; 0];
     pub safe static user_cleared: [u8; 0];
+    pub safe static user_touching: [u8; 0];
+    pub safe static user_touched: [u8; 0];
     pub safe static peek_first: [u8; 0];
     pub safe static peek_second: [u8; 0];
     pub safe static peeked: [u8; 0];
@@ -121,6 +123,8 @@ unsafe extern "C" {
     pub fn user_copy(to: u64, from: u64, length: usize) -> usize;
     /// Writes zeroes, and returns the number of bytes that are left when one of them is not accessible here.
     pub fn user_clear(to: u64, length: u64) -> u64;
+    /// Writes to a byte without changing it, at once for all threads. A byte that is not accessible ends it.
+    pub fn user_touch(at: u64);
     /// Enters the program with this stack.
     pub fn launch(stack: u64, entry: u64) -> !;
     /// Makes a call that makes a child, which goes on with `frame`. Returns the result in the parent.
@@ -155,7 +159,7 @@ global_asm!(
     ".globl perform_restarted, perform_prepared_again, perform_checked",
     ".globl last_jump, sent_at_finish, ways_begin, ways_end",
     ".globl sigsys_handler, restorer, signal_stubs, deliver_taken, launch, spawn_child, resume_child, spawn_sharing, spawn_helper, leave_page",
-    ".globl user_copy, user_copying, user_copied, user_clear, user_clearing, user_cleared, call_on, peek_first, peek_second, peeked",
+    ".globl user_copy, user_copying, user_copied, user_clear, user_clearing, user_cleared, user_touch, user_touching, user_touched, call_on, peek_first, peek_second, peeked",
 
     // rt_sigprocmask(SIG_SETMASK, &SET_BEFORE, 0, 8): faults that were sent again come right after it.
     ".macro let_faults_come",
@@ -534,6 +538,12 @@ global_asm!(
     "rep stosb",
     "user_cleared:",
     "mov rax, rcx",
+    "ret",
+
+    "user_touch:",
+    "user_touching:",
+    "lock or byte ptr [rdi], 0",
+    "user_touched:",
     "ret",
 
     "spawn_child:",

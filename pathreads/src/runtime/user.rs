@@ -3,7 +3,7 @@
 
 use abi::Errno;
 
-use crate::entry::{user_clear, user_copy};
+use crate::entry::{user_clear, user_copy, user_touch};
 use crate::sys::Result;
 
 /// Copies from `address`, as many bytes as can be read.
@@ -51,10 +51,11 @@ pub fn write(address: u64, from: &[u8]) -> Result<()> {
     if left == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Writes a byte that is there to its own place, if it can be written.
+/// Writes to a byte without changing it, if it can be written.
 pub fn write_same(address: u64) {
-    // SAFETY: the byte stays as it is, and one that cannot be written ends this.
-    unsafe { user_copy(address, address, 1) };
+    // SAFETY: one instruction reads and writes the byte, so what another thread writes there is not lost. A
+    // byte that cannot be written ends this.
+    unsafe { user_touch(address) };
 }
 
 /// Copies from an address to another. A byte that cannot be read or written ends that. Returns whether all
