@@ -10,6 +10,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use pathreads::record::{Members, Record};
+use pathreads::{RUNTIME_BASE, RUNTIME_END};
 
 use super::{Request, control, me, request};
 use crate::sys::{PROT_READ, PROT_WRITE};
@@ -36,6 +37,10 @@ pub fn looking(f: impl FnOnce()) {
 /// Notes whether a call lacks memory of a range. The lock is held.
 pub fn note(record: &mut Record, start: u64, end: u64) {
     const BOTH: u64 = PROT_READ | PROT_WRITE;
+    // Some arguments are the runtime's.
+    if (RUNTIME_BASE..RUNTIME_END).contains(&start) {
+        return;
+    }
     let has_all = record.covers(start, end)
         && record.touched(start, end).iter().all(|region| region.rights & BOTH == BOTH);
     if !has_all && !super::fork::is_sharing() && !LACKS.swap(true, Ordering::Relaxed) {
