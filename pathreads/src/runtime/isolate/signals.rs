@@ -337,8 +337,11 @@ pub extern "C" fn end_wait(frame: &mut Frame) {
 /// Makes a call that takes a signal again, without waiting.
 fn try_again(frame: &mut Frame) {
     let [number, set, told, ..] = frame.call;
-    let none = [0_u64; 2];
-    if let Ok(signal) = harmless!(number, set, told, none.as_ptr() as u64, 8) {
+    let (mut information, none) = ([0_u64; 16], [0_u64; 2]);
+    // A request may take the program's memory away before the kernel writes, and the signal would be lost.
+    let at = information.as_mut_ptr() as u64;
+    if let Ok(signal) = harmless!(number, set, at, none.as_ptr() as u64, 8) {
+        let _ = user::write_words(told, &information);
         frame.rax = signal;
     }
 }
