@@ -603,7 +603,87 @@ static void a_killed_process_leaves_the_other(void) {
     end_with_a_thread(thread);
 }
 
+// What two threads wait with lies in memory of which snapshots are made meanwhile.
+struct wait {
+    sigset_t set;
+    siginfo_t information;
+    struct pollfd none;
+};
+static unsigned char *waits;
+static sem_t taken;
+static volatile sig_atomic_t handled;
+enum { SENT = 100 };
+
+static struct wait *wait_at(int place) {
+    struct wait *wait = (struct wait *)(waits + (size_t)place % PAGES * page);
+    sigemptyset(&wait->set);
+    return wait;
+}
+
+static void *take_queued(void *unused) {
+    for (int i = 0; i < SENT; i++) {
+        struct wait *wait = wait_at(i * 77);
+        sigaddset(&wait->set, SIGRTMIN);
+        NEED(sigwaitinfo(&wait->set, &wait->information) == SIGRTMIN);
+        NEED(wait->information.si_value.sival_int == i && wait->information.si_pid == getpid());
+        sem_post(&taken);
+    }
+    return unused;
+}
+
+static void note_handled(int signal) {
+    (void)signal;
+    handled++;
+}
+
+static void *handle_in_calls(void *unused) {
+    for (int i = 0; i < SENT; i++) {
+        struct wait *wait = wait_at(i * 77 + 5000);
+        sigfillset(&wait->set);
+        sigdelset(&wait->set, SIGUSR2);
+        wait->none.fd = -1;
+        int before = handled;
+        int result = i % 2 ? sigsuspend(&wait->set) : ppoll(&wait->none, 1, NULL, &wait->set);
+        NEED(result == -1 && errno == EINTR && handled == before + 1);
+        sem_post(&taken);
+    }
+    return unused;
+}
+
+static void *fork_on(void *unused) {
+    do {
+        pid_t child = fork();
+        NEED(child >= 0);
+        if (child == 0) _exit(0);
+        int status;
+        NEED(waitpid(child, &status, 0) == child && status == 0);
+    } while (!is_over);
+    return unused;
+}
+
+static void signals_come_beside_forks(void) {
+    sigset_t all;
+    struct sigaction action = {.sa_handler = note_handled};
+    sigfillset(&all);
+    NEED(pthread_sigmask(SIG_SETMASK, &all, NULL) == 0 && sigaction(SIGUSR2, &action, NULL) == 0);
+    NEED(sem_init(&taken, 0, 0) == 0);
+    waits = map_large(LARGE);
+    number_pages(waits, PAGES, 3);
+    pthread_t taker = start(take_queued, NULL), handler = start(handle_in_calls, NULL), forker = start(fork_on, NULL);
+    for (int i = 0; i < SENT; i++) {
+        NEED(sigqueue(getpid(), SIGRTMIN, (union sigval){.sival_int = i}) == 0);
+        NEED(kill(getpid(), SIGUSR2) == 0);
+        NEED(sem_wait(&taken) == 0 && sem_wait(&taken) == 0);
+    }
+    finish(taker);
+    finish(handler);
+    is_over = 1;
+    finish(forker);
+    SAY("%d\n", handled);
+}
+
 RULES(RULE(both_write_to_what_was_one), RULE(what_was_written_first_is_there), RULE(threads_wake_each_other_beside_forks),
       RULE(a_thread_that_sleeps_is_woken_after_a_fork), RULE(children_of_children_have_their_own),
       RULE(memory_that_goes_is_zero_again), RULE(many_forks_leave_nothing), RULE(writes_here_and_there_leave_few_mappings), RULE(calls_write_there),
-      RULE(stacks_are_large), RULE(chances_are_the_same), RULE(a_killed_process_leaves_the_other))
+      RULE(stacks_are_large), RULE(chances_are_the_same), RULE(a_killed_process_leaves_the_other),
+      RULE(signals_come_beside_forks))
