@@ -682,8 +682,93 @@ static void signals_come_beside_forks(void) {
     SAY("%d\n", handled);
 }
 
+// A child that waits until it is told, and says whether the numbers are those that it was made with.
+struct child {
+    pid_t number;
+    int ends[2];
+};
+
+static struct child begin_child(unsigned char *at, size_t by) {
+    struct child child;
+    NEED(pipe(child.ends) == 0 && (child.number = fork()) >= 0);
+    if (child.number == 0) {
+        char byte;
+        close(child.ends[1]);
+        NEED(read(child.ends[0], &byte, 1) == 0);
+        _exit(wrong_pages(at, PAGES, by) != 0);
+    }
+    close(child.ends[0]);
+    return child;
+}
+
+static int end_child(struct child child) {
+    int status;
+    close(child.ends[1]);
+    NEED(waitpid(child.number, &status, 0) == child.number);
+    return status;
+}
+
+// Each time all of the memory is written anew.
+static void a_child_keeps_what_it_has_over_more_forks(void) {
+    pthread_t thread = begin_with_a_thread();
+    unsigned char *at = map_large(LARGE);
+    for (size_t by = 1; by < 3; by++) {
+        number_pages(at, PAGES, by);
+        struct child short_lived = begin_child(at, by);
+        number_pages(at, PAGES, by + 1);
+        SAY("%d ", end_child(short_lived));
+    }
+    for (int way = 0; way < 2; way++) {
+        number_pages(at, PAGES, 5);
+        struct child kept = begin_child(at, 5);
+        number_pages(at, PAGES, 6);
+        struct child other = begin_child(at, 6);
+        if (way == 1) {
+            NEED(munmap(at, LARGE) == 0);
+            at = map_large(LARGE);
+            SAY("%zu ", wrong_pages(at, PAGES, 0));
+        }
+        number_pages(at, PAGES, 7);
+        struct child last = begin_child(at, 7);
+        number_pages(at, PAGES, 8);
+        SAY("%d %d %d %zu ", end_child(kept), end_child(other), end_child(last), wrong_pages(at, PAGES, 8));
+    }
+    sem_post(&go);
+    finish(thread);
+    SAY("\n");
+}
+
+static unsigned char *shared_with_reader;
+static void *read_then_protect(void *unused) {
+    sem_wait(&go);
+    size_t wrong = wrong_pages(shared_with_reader, PAGES, 3);
+    sem_post(&ready);
+    sem_wait(&go);
+    NEED(mprotect(shared_with_reader, LARGE, PROT_READ) == 0);
+    NEED(mprotect(shared_with_reader, LARGE, PROT_READ | PROT_WRITE) == 0);
+    number_pages(shared_with_reader, PAGES, 9);
+    sem_post(&ready);
+    return wrong ? unused : NULL;
+}
+
+static void a_thread_that_only_read_then_writes(void) {
+    NEED(sem_init(&ready, 0, 0) == 0 && sem_init(&go, 0, 0) == 0);
+    pthread_t reader = start(read_then_protect, NULL);
+    shared_with_reader = map_large(LARGE);
+    number_pages(shared_with_reader, PAGES, 3);
+    struct child child = begin_child(shared_with_reader, 3);
+    sem_post(&go);
+    sem_wait(&ready);
+    SAY("%d ", end_child(child));
+    *(size_t *)shared_with_reader = 1;
+    sem_post(&go);
+    sem_wait(&ready);
+    SAY("%zu %d\n", wrong_pages(shared_with_reader, PAGES, 9), finish(reader) != NULL);
+}
+
 RULES(RULE(both_write_to_what_was_one), RULE(what_was_written_first_is_there), RULE(threads_wake_each_other_beside_forks),
       RULE(a_thread_that_sleeps_is_woken_after_a_fork), RULE(children_of_children_have_their_own),
       RULE(memory_that_goes_is_zero_again), RULE(many_forks_leave_nothing), RULE(writes_here_and_there_leave_few_mappings), RULE(calls_write_there),
       RULE(stacks_are_large), RULE(chances_are_the_same), RULE(a_killed_process_leaves_the_other),
-      RULE(signals_come_beside_forks))
+      RULE(signals_come_beside_forks), RULE(a_child_keeps_what_it_has_over_more_forks),
+      RULE(a_thread_that_only_read_then_writes))

@@ -208,6 +208,18 @@ fn calls_on_reservations_are_interrupted_everywhere() {
     }
 }
 
+/// A thread that blocks a signal is interrupted after every instruction. From then on it is another thread's.
+#[test]
+fn a_blocked_signal_is_anothers_wherever_a_handler_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    let [step, program] = ["step", "masked"].map(|name| compile(name, folder.path(), &[]));
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", "600"]).arg(&step);
+    command.arg(super::runtime()).arg("--isolate").arg(&program);
+    let seen = see(command);
+    assert!(seen.status == Some(0) && seen.text.contains("everywhere"), "{seen:?}");
+}
+
 /// Unmapped memory stays accessible up to the documented bound, and not at all with `--strict`.
 #[test]
 fn unmapped_memory_is_accessible_within_the_bound() {

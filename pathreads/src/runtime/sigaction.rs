@@ -52,7 +52,7 @@ const SIGSEGV: u64 = 11;
 /// Makes SIGSYS the runtime's, and the default actions of SIGSEGV and SIGBUS.
 pub fn install() {
     for signal in [SIGSEGV, SIGBUS] {
-        if kernels(signal).is_ok_and(|action| action[0] == SIG_DFL) {
+        if is_default(signal) {
             set_kernels(signal, &of_fault());
         }
     }
@@ -74,6 +74,11 @@ fn install_requests() {
 
 fn set_kernels(signal: u64, action: &Action) {
     let _ = harmless!(nr::SIGACTION, signal, action.as_ptr() as u64, 0, 8);
+}
+
+/// Returns whether a signal has its default action.
+pub fn is_default(signal: u64) -> bool {
+    kernels(signal).is_ok_and(|action| action[0] == SIG_DFL)
 }
 
 fn kernels(signal: u64) -> sys::Result<Action> {

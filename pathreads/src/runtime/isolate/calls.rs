@@ -83,10 +83,10 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
         }
         nr::TKILL | nr::KILL => return Some(send(frame, a)),
         nr::SIGPROCMASK => {
-            preparing(frame, |frame| {
-                prepare(frame);
-                signals::note_call(frame);
-            });
+            begin_preparing(frame);
+            prepare(frame);
+            // The mark stays, as below: a handler that comes before the call is made notes the old mask.
+            signals::note_call(frame);
             return None;
         }
         nr::SIGTIMEDWAIT | nr::SIGSUSPEND | nr::PPOLL | nr::PSELECT6 | nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => {
@@ -356,9 +356,14 @@ fn exchange_stack(new: u64, old: u64) -> Result {
     match wanted {
         Some([_, flags, _]) if flags & SS_DISABLE != 0 => begin_stack(),
         Some(stack) => {
-            touch(stack[0], stack[2]);
-            harmless!(nr::SIGALTSTACK, stack.as_ptr() as u64, 0)?;
-            super::note_stack(stack, true);
+            super::prepare_stack();
+            // No snapshot is made between: the kernel writes frames there from now on.
+            locked(|record| {
+                super::bring(record, stack[0], stack[0].saturating_add(stack[2]));
+                harmless!(nr::SIGALTSTACK, stack.as_ptr() as u64, 0)?;
+                super::note_stack(stack, true);
+                Ok(())
+            })?;
         }
         None => {}
     }

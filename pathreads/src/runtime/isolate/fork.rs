@@ -376,6 +376,7 @@ fn found() -> &'static Making {
 fn begin_as_maker(making: &Making) {
     super::forget_maker();
     calls::PREPARED.store(0, Ordering::Relaxed);
+    super::signals::forget_wait();
     faults::DEFERRED.store(making.deferred, Ordering::Relaxed);
     super::begin_stack();
     sigaction::install();
@@ -405,6 +406,8 @@ pub fn begin(frame: &mut Frame) {
         member.pending.store(0, Ordering::Relaxed);
         member.stage.store(waiting::THREAD, Ordering::Relaxed);
         member.job.forget();
+        // Others' children of `vfork` are not this process's.
+        member.ending.has_begun.store(0, Ordering::Relaxed);
     }
     control.members[0].thread.store(own_thread(), Ordering::Relaxed);
     control.ending.store(0, Ordering::Relaxed);

@@ -48,7 +48,7 @@ const LEAST_PRIVATE: u64 = 1 << 20;
 const LEAST_COPY: u64 = 64 << 10;
 const COPIES: u64 = 64;
 
-/// The most that is copied at once, unless the record has many regions.
+/// The most that is copied at once. With many regions a whole one is: that makes no more of them.
 const MOST_COPY: u64 = 4 << 20;
 const MANY_REGIONS: usize = 10_000;
 
@@ -382,8 +382,11 @@ pub fn copy_private(record: &mut Record, start: u64, end: u64) -> Result<()> {
         if snapshots::is_own(&region) && snapshots::end(record) {
             continue;
         }
-        let most = if record.all().len() < MANY_REGIONS { MOST_COPY } else { u64::MAX / 2 };
-        let part = ((region.end - region.start) / COPIES).clamp(LEAST_COPY, most).next_power_of_two();
+        if record.all().len() >= MANY_REGIONS {
+            copy_part(record, &region, region.start, region.end)?;
+            continue;
+        }
+        let part = ((region.end - region.start) / COPIES).clamp(LEAST_COPY, MOST_COPY).next_power_of_two();
         let from = (start.max(region.start) / part * part).max(region.start);
         let to = end.min(region.end).next_multiple_of(part).min(region.end);
         copy_part(record, &region, from, to)?;

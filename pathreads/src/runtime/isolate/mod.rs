@@ -129,7 +129,7 @@ pub enum Request {
 struct Control {
     /// 0 if free, 1 if taken, 2 if a member may sleep.
     lock: AtomicU32,
-    /// The number of the member that holds it plus one, or 0.
+    /// The number of the member that holds it plus one, [`OF_LEADER`], or 0.
     holder: AtomicU32,
     /// Counts changes after which a member may have less than is recorded.
     version: AtomicU64,
@@ -162,6 +162,8 @@ struct Control {
     /// The offset of the layer for copies and new memory: not 0 while there are snapshots. Written under the
     /// lock.
     layer: AtomicU64,
+    /// The offset of the highest layer that has been in use since there are snapshots.
+    highest_layer: AtomicU64,
     /// The bytes that `fork` has copied, and those that were copied before they were written to.
     copied: [AtomicU64; 2],
     /// Counts descriptors that were kept.
@@ -375,6 +377,9 @@ pub fn is_copy(information: &context::Information) -> bool {
     is_on() && me() != 0 && is_sent && !information.is_given()
 }
 
+/// The holder of the lock that is a thread of the leader, and not the program's.
+const OF_LEADER: u32 = MOST_MEMBERS as u32 + 1;
+
 /// Runs `f` with the record, under the lock, with signals blocked.
 fn locked<R>(f: impl FnOnce(&mut Record) -> R) -> R {
     sys::with_signals_blocked(|| with_record(f))
@@ -390,7 +395,7 @@ fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
     // This member's own handlers see the mark before the lock is taken, and until it is released.
     compiler_fence(Ordering::SeqCst);
     lock();
-    control().holder.store(me() as u32 + 1, Ordering::Relaxed);
+    control().holder.store(if is_member { me() as u32 + 1 } else { OF_LEADER }, Ordering::Relaxed);
     // SAFETY: the lock is held.
     let result = f(unsafe { &mut *control().record.get() });
     control().holder.store(0, Ordering::Relaxed);
@@ -434,10 +439,8 @@ fn prepare_stack() {
     let below = (&raw const here as u64).wrapping_sub(pathreads::PAGE);
     // A wrong address is no harm. The copy ends there.
     user::read_some(below, &mut [0]);
-    if needs_copy(below, below + pathreads::PAGE) {
-        // So that it can be written to. This is the thread's stack, of which nothing is in use there.
-        user::write_same(below);
-    }
+    // So that it can be written to: it may be in a snapshot, or be mapped without that right.
+    user::write_same(below);
 }
 
 /// Takes the lock. A signal of a request interrupts the sleep. Requests to the leader are its own thread's,
@@ -478,7 +481,7 @@ fn forget_members(is_locked: bool) {
         member.pending.store(0, Ordering::Release);
         wake(&member.pending);
     }
-    if is_locked || control().holder.load(Ordering::Relaxed) != 1 {
+    if is_locked || !matches!(control().holder.load(Ordering::Relaxed), 1 | OF_LEADER) {
         unlock();
     }
 }
@@ -655,7 +658,9 @@ fn map_here(region: &Region) -> Result {
     let Region { start, end, .. } = *region;
     let file = if region.file == NO_FILE { memory_file() } else { region.file };
     let offset = region.offset_of(start);
-    let kind = if region.is_private { MAP_PRIVATE } else { MAP_SHARED };
+    // A snapshot of the program's own memory may become that again, as it is mapped.
+    let is_private = region.is_private && !snapshots::is_own(region);
+    let kind = if is_private { MAP_PRIVATE } else { MAP_SHARED };
     let (rights, flags) = (region.mapped_rights(), kind | MAP_FIXED | MAP_NORESERVE);
     // SAFETY: the memory is the program's.
     unsafe { sys::mmap(start, end - start, rights, flags, file, offset) }

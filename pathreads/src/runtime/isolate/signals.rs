@@ -50,7 +50,7 @@ use crate::context::Information;
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
 use crate::sys::{self, Result, SIG_SETMASK, harmless, nr};
-use crate::user;
+use crate::{sigaction, user};
 
 const fn bit(signal: u64) -> u64 {
     1 << (signal - 1)
@@ -59,6 +59,9 @@ const fn bit(signal: u64) -> u64 {
 const SIGKILL: u64 = 9;
 const SIGCHLD: u64 = 17;
 const SIGSTOP: u64 = 19;
+
+/// SIGTSTP, SIGTTIN and SIGTTOU.
+const STOPS: [u64; 3] = [20, 21, 22];
 
 /// Says in a member's set that it is about to get a signal. SIGKILL is in no set.
 const CLAIMED: u64 = bit(SIGKILL);
@@ -146,10 +149,15 @@ pub fn note(mask: u64) {
     }
 }
 
-/// Begins a new thread with the signals that it blocks.
-pub fn begin_thread(mask: u64) {
+/// Forgets the wait of the member that this one, or this process, is a copy of.
+pub fn forget_wait() {
     WAITS.store(NO_WAIT, Ordering::Relaxed);
     GIVEN.store(0, Ordering::Relaxed);
+}
+
+/// Begins a new thread with the signals that it blocks.
+pub fn begin_thread(mask: u64) {
+    forget_wait();
     // Its maker may not have said so yet, and the courier looks no further.
     control().most.fetch_max(me() as u32, Ordering::SeqCst);
     note(mask);
@@ -159,8 +167,7 @@ pub fn begin_thread(mask: u64) {
 pub fn begin_process() {
     sys::close(FILE.swap(u64::MAX, Ordering::Relaxed));
     HAS_COURIER.store(0, Ordering::Relaxed);
-    WAITS.store(NO_WAIT, Ordering::Relaxed);
-    GIVEN.store(0, Ordering::Relaxed);
+    forget_wait();
     let Courier { thread, rests, watched, .. } = &control().courier;
     thread.store(0, Ordering::Relaxed);
     rests.store(AWAKE, Ordering::Relaxed);
@@ -217,14 +224,17 @@ fn wake_courier(to: u32) -> Option<u32> {
     if state == AWAKE || state == to {
         return None;
     }
-    rests.compare_exchange(value, look | to, Ordering::SeqCst, Ordering::Relaxed).ok()?;
-    if state == RESTS {
-        let courier = u64::from(control().courier.thread.load(Ordering::Relaxed));
-        let _ = harmless!(nr::TGKILL, u64::from(leader()), courier, SIGSTKFLT);
-    } else {
-        super::wake(rests);
-    }
-    Some(look)
+    // A handler between the two might not come back here: the program makes its call again after it.
+    sys::with_signals_blocked(|| {
+        rests.compare_exchange(value, look | to, Ordering::SeqCst, Ordering::Relaxed).ok()?;
+        if state == RESTS {
+            let courier = u64::from(control().courier.thread.load(Ordering::Relaxed));
+            let _ = harmless!(nr::TGKILL, u64::from(leader()), courier, SIGSTKFLT);
+        } else {
+            super::wake(rests);
+        }
+        Some(look)
+    })
 }
 
 /// Has the courier look, if this member now takes signals of this set that the leader does not: those that
@@ -484,7 +494,7 @@ pub fn keep_sent(frame: &mut Frame) {
         return;
     }
     let is_taken = (MASK.load(Ordering::Relaxed) | open_of(0).load(Ordering::Relaxed)) & bit(signal) != 0;
-    if is_taken {
+    if is_taken || stops_in(bit(signal)) != 0 {
         return;
     }
     let user = harmless!(nr::GETUID).unwrap_or(0);
@@ -634,7 +644,14 @@ fn wanted() -> u64 {
     }
     let leaders = open_of(0).load(Ordering::SeqCst);
     let of_others = members().fold(0, |all, member| all | open_of(member).load(Ordering::SeqCst));
-    of_others & !leaders & GIVABLE
+    let wanted = of_others & !leaders & GIVABLE;
+    wanted & !stops_in(wanted)
+}
+
+/// Returns the signals of a set that stop the process. One member alone would stop, and answer no request.
+fn stops_in(set: u64) -> u64 {
+    let stops = |signal: &u64| set & bit(*signal) != 0 && sigaction::is_default(*signal);
+    STOPS.into_iter().filter(stops).fold(0, |all, signal| all | bit(signal))
 }
 
 /// Returns the members that may get a signal.

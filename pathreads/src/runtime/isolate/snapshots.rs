@@ -18,8 +18,9 @@
 //!    the right to write before the child is made and they go on. A child of `vfork` is not asked, nor is a
 //!    member that has left and clears its last word, so there are no new snapshots while there is one.
 //! 2. *A layer is new where something is put into it.* While there are snapshots, copies and new memory go
-//!    into a layer that was not in use when the last one was made, and has not been since there are any
-//!    ([`next_layer`]). Without snapshots nothing is in a layer that no region names there.
+//!    into a layer above all that have been in use since there are any ([`next_layer`]): children may read
+//!    one that no region of the parent names any more. Without snapshots nothing is in a layer that no region
+//!    names there.
 //! 3. *A child locks its parent's file*, by an open file description of its own that its children inherit.
 //!    When no lock is left, the program's snapshots are its memory again, as they are, and data that no
 //!    region names goes ([`end`]). The kernel removes the lock of a process that is killed.
@@ -101,7 +102,8 @@ pub fn begin(record: &mut Record) -> Option<u64> {
     // A member that has left is not stopped.
     let are_stopped = control().leaving.load(Ordering::Relaxed) == 0;
     let apart = record.all().iter().filter(|region| is_apart(region)).count();
-    if end(record) && are_stopped && apart > FEW_APART {
+    // A child of `vfork` is not asked when memory moves.
+    if end(record) && are_stopped && !fork::has_sharing_children() && apart > FEW_APART {
         join_layers(record);
     }
     let is_possible = are_stopped
@@ -111,7 +113,7 @@ pub fn begin(record: &mut Record) -> Option<u64> {
     if !is_possible || !record.all().iter().any(is_own) && next_run(record, 0).is_none() {
         return None;
     }
-    let layer = next_layer(record)?;
+    let [layer, highest] = next_layer(record)?;
     let file = open_again().ok()?;
     let mut at = 0;
     while let Some((start, end)) = next_run(record, at) {
@@ -127,6 +129,7 @@ pub fn begin(record: &mut Record) -> Option<u64> {
         return None;
     }
     control().layer.store(layer, Ordering::Relaxed);
+    control().highest_layer.store(highest, Ordering::Relaxed);
     control().private_files.fetch_add(1, Ordering::Relaxed);
     Some(file)
 }
@@ -140,15 +143,16 @@ pub fn go_on(record: &mut Record, file: u64) {
     sys::close(file);
 }
 
-/// Returns a layer that is not in use. While there are snapshots it is above all that were in use since there
-/// are: children may have what they had.
-fn next_layer(record: &Record) -> Option<u64> {
+/// Returns a layer that is not in use, and the highest that has been since there are snapshots. While there
+/// are some, the former is above all that have been.
+fn next_layer(record: &Record) -> Option<[u64; 2]> {
     let layers = || record.all().iter().map(layer_of);
+    let highest = layers().fold(0, u64::max);
     let next = match layer() {
         0 => (1..).map(|number| number * LAYER).find(|layer| layers().all(|used| used != *layer))?,
-        last => layers().fold(last, u64::max) + LAYER,
+        _ => highest.max(control().highest_layer.load(Ordering::Relaxed)) + LAYER,
     };
-    (next < MOST_LAYERS * LAYER).then_some(next)
+    (next < MOST_LAYERS * LAYER).then_some([next, highest.max(next)])
 }
 
 /// Returns the layer of an own region, or 0.
@@ -346,6 +350,9 @@ fn join_layers(record: &mut Record) {
     super::announce_to_all();
     forget_here(record);
     request(super::others(), Request::Forget);
+    for region in record.all_mut() {
+        region.holders = region.current;
+    }
     record.join(0, u64::MAX);
 }
 
