@@ -544,19 +544,7 @@ static void memory_survives_random_calls(void) {
 }
 
 static void memory_survives_random_calls_of_threads(void) {
-    pthread_t threads[3];
-    for (intptr_t i = 0; i < 3; i++) threads[i] = start(call_at_random, (void *)(i + 2));
-    for (int i = 0; i < 20; i++) {
-        pid_t child = fork();
-        if (child == 0) {
-            call_at_random((void *)9);
-            _exit(0);
-        }
-        say_end("a child", child);
-        i += 4;
-    }
-    for (int i = 0; i < 3; i++) finish(threads[i]);
-    SAY("three threads\n");
+    run_in_threads_and_children(call_at_random);
 }
 
 // Linux takes all advice about the caller's own memory since 6.13.
@@ -744,18 +732,7 @@ static void *drop_at_random(void *number) {
 }
 
 static void dropped_memory_survives_random_calls_of_threads(void) {
-    pthread_t threads[3];
-    for (intptr_t i = 0; i < 3; i++) threads[i] = start(drop_at_random, (void *)(i + 1));
-    for (int i = 0; i < 4; i++) {
-        pid_t child = fork();
-        if (child == 0) {
-            drop_at_random((void *)9);
-            _exit(0);
-        }
-        say_end("a child", child);
-    }
-    for (int i = 0; i < 3; i++) finish(threads[i]);
-    SAY("three threads\n");
+    run_in_threads_and_children(drop_at_random);
 }
 
 static void dropped_files_survive_random_calls_of_threads(void) {

@@ -524,18 +524,7 @@ static void reservations_survive_random_calls(void) {
 }
 
 static void reservations_survive_random_calls_of_threads(void) {
-    pthread_t threads[3];
-    for (intptr_t i = 0; i < 3; i++) threads[i] = start(call_at_random, (void *)(i + 2));
-    for (int i = 0; i < 4; i++) {
-        pid_t child = fork();
-        if (child == 0) {
-            call_at_random((void *)9);
-            _exit(0);
-        }
-        say_end("a child", child);
-    }
-    for (int i = 0; i < 3; i++) finish(threads[i]);
-    SAY("three threads\n");
+    run_in_threads_and_children(call_at_random);
 }
 
 RULES(RULE(a_part_is_zero_each_time), RULE(only_the_part_is_accessible), RULE(a_part_grows), RULE(rights_may_be_changed),

@@ -162,3 +162,19 @@ static inline unsigned next_random(unsigned *seed) {
     *seed = *seed * 1664525 + 1013904223;
     return *seed >> 8;
 }
+
+// Runs something in three threads, and meanwhile in four children, one after another. It is told which it is.
+static inline void run_in_threads_and_children(void *(*run)(void *)) {
+    pthread_t threads[3];
+    for (intptr_t i = 0; i < 3; i++) threads[i] = start(run, (void *)(i + 2));
+    for (int i = 0; i < 4; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            run((void *)9);
+            _exit(0);
+        }
+        say_end("a child", child);
+    }
+    for (int i = 0; i < 3; i++) finish(threads[i]);
+    SAY("three threads\n");
+}
