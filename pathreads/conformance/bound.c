@@ -1,5 +1,5 @@
-// Counts the bytes that a thread can still read after it has unmapped them: of plain mappings, or with an argument of
-// mappings without rights of which it has opened a part.
+// Counts the bytes that a thread can still read after it has unmapped them: of plain mappings, or with an
+// argument of mappings without rights of which it has opened a part.
 #include "rule.h"
 
 enum { COUNT = 2000, PAGES = 8, RESERVED = 32 };

@@ -1,4 +1,4 @@
-// Rules of memory that is large when a process is made. It need not be copied at once, which nobody may notice.
+// Rules of memory that is large when a process is made. If it is not copied at once, no program may notice.
 #include "rule.h"
 
 #include <dirent.h>
@@ -588,7 +588,6 @@ static void a_killed_process_leaves_the_other(void) {
             number_pages(at, PAGES / 4, 30);
             NEED(write(ends[1], &result, sizeof result) == sizeof result);
             while (getppid() == middle) sched_yield();
-            usleep(50000);
             number_pages(at, PAGES / 2, 30);
             result = wrong_pages(at, PAGES / 2, 30) == 0;
             for (size_t i = PAGES / 2; i < PAGES; i++) result += *(size_t *)(at + i * page) != i * 20;

@@ -1,5 +1,5 @@
-// Makes a call on a reservation, and another one in a handler that comes after any instruction of the first (`step`):
-// `interrupted CALL CALL_IN_HANDLER`.
+// Makes a call on a reservation, and another one in a handler that comes after any instruction of the
+// first (`step`): `interrupted CALL CALL_IN_HANDLER`.
 #include "marks.h"
 #include "rule.h"
 

@@ -1,5 +1,5 @@
-// Blocks a signal in the first thread, interrupted after any instruction by a handler of another signal (`step`). From then
-// on the signal is the other thread's, which waits for it.
+// Blocks a signal in the first thread, interrupted after any instruction by a handler of another signal
+// (`step`). From then on the signal is the other thread's, which waits for it.
 #include "marks.h"
 #include "rule.h"
 

@@ -1,5 +1,5 @@
-// Rules of mappings without rights, of which a part is made accessible later. A runtime may serve those that a program
-// makes again and again, so most rules begin with some rounds ("warm up").
+// Rules of mappings without rights, of which a part is made accessible later. A runtime may serve those that
+// a program makes again and again, so most rules begin with some rounds ("warm up").
 #include "rule.h"
 
 enum { SOME = 64, MANY = 1 << 18 };

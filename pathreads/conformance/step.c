@@ -1,6 +1,6 @@
-// Runs a program, and delivers SIGUSR1 to it after each instruction of a part of it: `step PROGRAM ARGUMENTS`. The program
-// marks the part by two breakpoints, between which it makes one call, and runs it until the second mark says that the
-// signal would come behind it: the first time after no instruction, then after one more each time.
+// Runs a program (`step PROGRAM ARGUMENTS`), and delivers SIGUSR1 to it after each instruction of a part. The
+// program marks the part by two breakpoints, and runs it again and again: the signal comes after no instruction
+// of it the first time, and then after one more each time. The second mark says when it would come behind it.
 #define _GNU_SOURCE
 #include "marks.h"
 #include <signal.h>

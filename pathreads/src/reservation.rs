@@ -1,7 +1,7 @@
 //! Reservations: mappings without rights, of which the program makes one part readable and writable.
 //!
-//! Runtimes of WebAssembly allocate memories so, and C libraries stacks: `mmap` with PROT_NONE, `mprotect` of
-//! a part, and in the end one `munmap`. A reservation that is unmapped keeps its addresses and the frames of
+//! Runtimes of WebAssembly allocate memories so: `mmap` with PROT_NONE, `mprotect` of a part, and in the end
+//! one `munmap`. A reservation that is unmapped keeps its addresses and the frames of
 //! its part, and serves the next mapping of that length.
 //!
 //! | state | the program has it | its part, if it has one | changed by |
@@ -16,9 +16,9 @@
 //! | changing | no: it is being begun, or unmapped | | its thread, to reserved or the kernel's |
 //! | the kernel's | as the kernel's mappings say | | any thread, to taken, when all of it is unmapped in one call |
 //!
-//! 1. *A state changes by one atomic instruction from a known state*, which has a number that no other change
-//!    has. So the part that was read before is that of the state. The thread that makes it taken, or a state
-//!    that is waited for, owns the other fields, until that, or another thread, changes it.
+//! 1. *A state changes by one atomic instruction from a known state*, which has a number that comes again
+//!    after 2^24 changes. So the part that was read before is that of the state. The thread that makes it
+//!    taken, or a state that is waited for, owns the other fields, until that, or another thread, changes it.
 //! 2. *No thread waits for a taken one.* If a handler, or another thread, names its memory meanwhile, it
 //!    becomes the kernel's, and its owner finds that. So its owner changes only memory that the program's own
 //!    call names, and as Linux would.

@@ -12,6 +12,8 @@
 //! the pool that finds more, or finds that some have been for [`LAZY_CYCLES`], revokes them all at
 //! once. With `--strict` they are inaccessible when `munmap` returns, and keep only their frames within
 //! this bound.
+//!
+//! Mappings without rights are served by [`reservations`], within the same bound.
 
 pub mod reservations;
 mod views;
@@ -314,7 +316,7 @@ fn clear_pages(at: u64, pages: u64) -> bool {
 pub enum Unmapped {
     /// Nothing: the pool has the block.
     Done,
-    /// Nothing: the pool has what was the kernel's.
+    /// Nothing: the pool has what was the kernel's, and may have had code.
     Anew,
     /// It is the kernel's.
     Kernels,
@@ -325,9 +327,8 @@ pub fn unmap(at: u64, length: u64) -> Unmapped {
     let length = page_end(length);
     let Some((number, block)) = block_of(at, length) else {
         match reservations::unmap(at, length) {
-            reservations::Unmapped::Done => return Unmapped::Done,
-            reservations::Unmapped::Anew => return Unmapped::Anew,
-            reservations::Unmapped::Kernels => {}
+            Unmapped::Kernels => {}
+            unmapped => return unmapped,
         }
         reservations::note_unmapped(length);
         if IS_ON.load(Ordering::Relaxed) && (SMALL + 1..=MOST_PAGES).contains(&(length / PAGE)) {

@@ -10,7 +10,7 @@
 //! | unknown: recorded, and not mapped here | SIGSEGV, and [`fault`] maps its whole region | current |
 //! | current: mapped as recorded | as the program was promised | behind, gone |
 //! | behind: mapped with fewer rights than recorded | SIGSEGV where a right is missing, and [`fault`] maps again | current |
-//! | a file, or a snapshot: mapped privately, without the right to write | at a write SIGSEGV, and [`fault`] copies a part | behind |
+//! | a file, or a snapshot: mapped without the right to write | at a write SIGSEGV, and [`fault`] copies a part | behind |
 //! | gone: neither recorded nor mapped | SIGSEGV for the program | unknown |
 //!
 //! 1. *The record decides.* It is read and changed under [`lock`]. Nothing touches the program's memory under

@@ -1,9 +1,9 @@
 //! `fork` that copies large memory on demand.
 //!
 //! The program's memory is one file. When a process is made, large parts of that become a *snapshot*, to
-//! which no process writes any more. Parent and child have it mapped as a private mapping of a file: without
-//! the right to write, and with a copy of a part before that is written to (`memory::copy_private`). The rest
-//! is copied at once into a file of the child.
+//! which no process writes any more. Parent and child treat it as a private mapping of a file: it is mapped
+//! without the right to write, and a part is copied before it is written to (`memory::copy_private`). The
+//! rest is copied at once into a file of the child.
 //!
 //! The file has *layers* ([`LAYER`]), and in each an address has a place of its own. The parent's copies go
 //! into a layer in which they have not been. A child begins with one layer of its own file.

@@ -18,7 +18,7 @@ use pathreads::reservation::{
 };
 use pathreads::{PAGE, page_end};
 
-use super::{CPU, IS_ON, check_bound, clear, current_cpu, forget_lazy, note_lazy, views};
+use super::{CPU, IS_ON, Unmapped, check_bound, clear, current_cpu, forget_lazy, note_lazy, views};
 use crate::boot;
 use crate::sys::{
     self, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, NO_FILE, PROT_READ, PROT_WRITE, Result,
@@ -331,17 +331,6 @@ pub fn advise(at: u64, length: u64, advice: u64) -> Option<u64> {
         State::Open
     });
     dropped
-}
-
-/// The way to go on with a `munmap`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Unmapped {
-    /// It was a reservation.
-    Done,
-    /// It was one that was the kernel's: it may have had code.
-    Anew,
-    /// It is the kernel's.
-    Kernels,
 }
 
 /// Unmaps memory, if it is exactly a reservation.

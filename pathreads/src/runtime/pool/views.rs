@@ -47,24 +47,23 @@ pub fn of(file: u64, offset: u64, length: u64) -> Option<usize> {
     let [device, number] = identify(file, offset.checked_add(length)?)?;
     let key = [device, number, offset];
     let first = (number ^ (offset / MOST)) as usize % VIEWS;
-    for view in (0..VIEWS).map(|next| (first + next) % VIEWS) {
-        // Acquire pairs with the release in `make`: the key is known.
-        match VIEW[view].address.load(Ordering::Acquire) {
-            0 if make(view, file, key, length) => return Some(view),
-            _ if is_of(&VIEW[view], key, length) => return Some(view),
-            _ => {}
-        }
-    }
-    None
+    let probed = || (0..VIEWS).map(|next| (first + next) % VIEWS);
+    let known = probed().find(|view| is_of(&VIEW[*view], key, length));
+    known.or_else(|| {
+        let may_be = is_in_memory(file);
+        probed().find(|view| may_be && make(*view, file, key, length))
+    })
 }
 
 fn is_of(view: &View, key: [u64; 3], length: u64) -> bool {
-    view.key.each_ref().map(|word| word.load(Ordering::Relaxed)) == key
+    // Acquire pairs with the release in `make`: the key is known.
+    view.address.load(Ordering::Acquire) != 0
+        && view.key.each_ref().map(|word| word.load(Ordering::Relaxed)) == key
         && view.length.load(Ordering::Relaxed) == length
 }
 
-/// Returns the device of a file and its number there. It must be in memory, have no name and pages of 4 KiB,
-/// be readable for the program, and reach to `end`, or into the page before.
+/// Returns the device of a file and its number there. It must have no name and pages of 4 KiB, be readable
+/// for the program, and reach to `end`, or into the page before.
 fn identify(file: u64, end: u64) -> Option<[u64; 2]> {
     const F_GETFL: u64 = 3;
     const O_WRONLY_OR_PATH: u64 = 0x20_0001;
@@ -84,7 +83,7 @@ fn identify(file: u64, end: u64) -> Option<[u64; 2]> {
         && end <= page_end(about[LENGTH]);
     let is_readable =
         is_meant && harmless!(nr::FCNTL, file, F_GETFL).is_ok_and(|flags| flags & O_WRONLY_OR_PATH == 0);
-    (is_readable && is_in_memory(file)).then_some([about[0], about[1]])
+    is_readable.then_some([about[0], about[1]])
 }
 
 /// Returns whether a file is of a file system in memory.
@@ -115,7 +114,7 @@ fn make(index: usize, file: u64, key: [u64; 3], length: u64) -> bool {
     }
     view.key.iter().zip(key).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
     view.length.store(length, Ordering::Relaxed);
-    // Release pairs with the acquire in `of`.
+    // Release pairs with the acquire in `is_of`.
     view.address.store(at, Ordering::Release);
     true
 }
