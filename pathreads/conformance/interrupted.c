@@ -35,6 +35,16 @@ static int writes_apart(void) {
     return in_handler == 1 || in_handler == 2;
 }
 
+static void make_child(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        use(0, 8);
+        _exit(7);
+    }
+    int status;
+    NEED(waitpid(child, &status, 0) == child && status == 7 << 8);
+}
+
 static void handle(int signal) {
     int before = errno, flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
     (void)signal;
@@ -49,6 +59,7 @@ static void handle(int signal) {
         memset(at + 10 * page, WRITTEN, 20 * page);
         break;
     case 5: NEED(mprotect(at + 12 * page, 4 * page, PROT_READ) == 0); break;
+    case 6: make_child(); break;
     }
     if (writes_apart()) at[12 * page] = WRITTEN;
     errno = before;

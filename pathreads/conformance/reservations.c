@@ -1,6 +1,7 @@
 // Rules of mappings without rights, of which a part is made accessible later. A runtime may serve those that
 // a program makes again and again, so most rules begin with some rounds ("warm up").
 #include "rule.h"
+#include <sys/uio.h>
 
 enum { SOME = 64, MANY = 1 << 18 };
 
@@ -455,6 +456,15 @@ static void open_pages(struct reservation *one, size_t from, size_t to) {
     }
 }
 
+// Has the kernel write the first and the last byte of a page. Returns the byte.
+static unsigned char let_kernel_write(unsigned char *at) {
+    struct iovec ends[] = {{at, 1}, {at + page - 1, 1}};
+    int ways[2];
+    NEED(pipe(ways) == 0 && write(ways[1], "77", 2) == 2 && readv(ways[0], ends, 2) == 2);
+    NEED(close(ways[0]) == 0 && close(ways[1]) == 0);
+    return '7';
+}
+
 static void change(struct reservation *one, unsigned *seed) {
     size_t from = next_random(seed) % one->pages, to = from + 1 + next_random(seed) % (one->pages - from);
     unsigned char *at = one->at + from * page;
@@ -482,6 +492,13 @@ static void change(struct reservation *one, unsigned *seed) {
     case 5:
         check_closed(one);
         break;
+    case 6:
+        if (one->holds[from] != CLOSED) one->holds[from] = let_kernel_write(at);
+        break;
+    case 7:
+        NEED(mprotect(at, length, next_random(seed) % 2 ? PROT_NONE : PROT_READ) == 0);
+        open_pages(one, from, to);
+        break;
     default:
         for (size_t i = from; i < to; i++) {
             if (one->holds[i] == CLOSED) continue;
@@ -491,31 +508,56 @@ static void change(struct reservation *one, unsigned *seed) {
     }
 }
 
-static void *call_at_random(void *number) {
+static void call_once(struct reservation *one, unsigned *seed) {
     static const size_t lengths[] = {16, 32, MOST};
+    if (one->pages == 0) {
+        one->pages = lengths[next_random(seed) % 3];
+        one->at = reserve(one->pages);
+        set(one, 0, one->pages, CLOSED);
+        size_t from = one->pages / 8;
+        if (next_random(seed) % 8) open_pages(one, from, from + one->pages / (next_random(seed) % 4 ? 2 : 4));
+    } else if (next_random(seed) % 3) {
+        check(one);
+        unmap(one->at, one->pages);
+        one->pages = 0;
+    } else {
+        change(one, seed);
+    }
+    check(one);
+}
+
+static void *call_at_random(void *number) {
     struct reservation *all = calloc(RESERVATIONS, sizeof *all);
     unsigned seed = 91 * (unsigned)(uintptr_t)number;
-    for (int round = 0; round < 12000; round++) {
-        struct reservation *one = &all[next_random(&seed) % RESERVATIONS];
-        if (one->pages == 0) {
-            one->pages = lengths[next_random(&seed) % 3];
-            one->at = reserve(one->pages);
-            set(one, 0, one->pages, CLOSED);
-            size_t from = one->pages / 8;
-            if (next_random(&seed) % 8) open_pages(one, from, from + one->pages / (next_random(&seed) % 4 ? 2 : 4));
-            check(one);
-        } else if (next_random(&seed) % 3) {
-            check(one);
-            unmap(one->at, one->pages);
-            one->pages = 0;
-        } else {
-            change(one, &seed);
-            check(one);
-        }
-    }
+    for (int round = 0; round < 12000; round++) call_once(&all[next_random(&seed) % RESERVATIONS], &seed);
     for (int i = 0; i < RESERVATIONS; i++) check(&all[i]);
     free(all);
     return NULL;
+}
+
+// The same on reservations of all threads, of which each is one thread's at a time.
+static struct {
+    pthread_mutex_t lock;
+    struct reservation one;
+} shared[RESERVATIONS];
+static void *call_on_shared(void *number) {
+    unsigned seed = 57 * (unsigned)(uintptr_t)number;
+    for (int round = 0; round < 6000; round++) {
+        int i = next_random(&seed) % RESERVATIONS;
+        pthread_mutex_lock(&shared[i].lock);
+        for (int calls = 1 + next_random(&seed) % 6; calls > 0; calls--) call_once(&shared[i].one, &seed);
+        pthread_mutex_unlock(&shared[i].lock);
+    }
+    return NULL;
+}
+
+static void reservations_of_others_survive_random_calls(void) {
+    for (int i = 0; i < RESERVATIONS; i++) pthread_mutex_init(&shared[i].lock, NULL);
+    pthread_t threads[3];
+    for (uintptr_t i = 0; i < 3; i++) threads[i] = start(call_on_shared, (void *)(i + 1));
+    for (int i = 0; i < 3; i++) finish(threads[i]);
+    for (int i = 0; i < RESERVATIONS; i++) check(&shared[i].one);
+    SAY("three threads\n");
 }
 
 static void reservations_survive_random_calls(void) {
@@ -535,4 +577,4 @@ RULES(RULE(a_part_is_zero_each_time), RULE(only_the_part_is_accessible), RULE(a_
       RULE(a_limit_counts_what_is_mapped), RULE(many_live_at_once),
       RULE(children_of_busy_threads_go_on), RULE(any_thread_may_unmap), RULE(a_handler_may_map),
       RULE(a_look_at_the_mappings_disturbs_no_thread), RULE(reservations_survive_random_calls),
-      RULE(reservations_survive_random_calls_of_threads))
+      RULE(reservations_survive_random_calls_of_threads), RULE(reservations_of_others_survive_random_calls))

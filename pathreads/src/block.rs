@@ -221,6 +221,12 @@ impl Blocks {
         State::of(self.word(block).swap(State::Ordinary as u8, Ordering::AcqRel))
     }
 
+    /// Returns the addresses of those of the first members.
+    pub fn of_first(&self, members: usize) -> core::ops::Range<usize> {
+        let range = self.parts[..members].as_ptr_range();
+        range.start as usize..range.end as usize
+    }
+
     /// Returns how often a block of a member became used.
     pub fn uses(&self, member: usize) -> u32 {
         self.parts[member].uses.load(Ordering::Acquire)

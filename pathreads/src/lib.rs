@@ -10,6 +10,7 @@ pub mod chunk;
 pub mod elf;
 pub mod functions;
 pub mod kept;
+pub mod member_reservation;
 pub mod pointers;
 pub mod record;
 pub mod refused;

@@ -127,6 +127,11 @@ impl Region {
         self.file == NO_FILE || self.is_snapshot
     }
 
+    /// Returns whether it is memory of the program that is zero when the program has dropped it.
+    pub const fn is_fresh(&self) -> bool {
+        self.file == NO_FILE && !self.is_copy
+    }
+
     /// Returns the offset in its file, or in the memory of the program.
     pub const fn offset_of(&self, address: u64) -> u64 {
         if self.file == NO_FILE { self.offset + address } else { self.offset + (address - self.start) }

@@ -200,11 +200,15 @@ fn rules_hold_without_dispatch() {
 fn calls_on_reservations_are_interrupted_everywhere() {
     let folder = tempfile::tempdir().unwrap();
     let [step, program] = ["step", "interrupted"].map(|name| compile(name, folder.path(), &[]));
-    for words in [["0", "0"], ["0", "3"], ["1", "1"], ["1", "2"], ["2", "4"], ["3", "0"], ["4", "1"]] {
+    let pool = [["0", "0"], ["0", "3"], ["1", "1"], ["1", "2"], ["2", "4"], ["3", "0"], ["4", "1"]];
+    let isolated = [["0", "3"], ["0", "6"], ["3", "3"], ["3", "6"]];
+    let ways = pool.map(|words| ("--pool", words)).into_iter();
+    for (way, words) in ways.chain(isolated.map(|words| ("--isolate", words))) {
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=10", "600"]).arg(&step).arg(super::runtime()).arg(&program).args(words);
+        command.args(["--kill-after=10", "600"]).arg(&step).arg(super::runtime());
+        command.arg(way).arg(&program).args(words);
         let seen = see(command);
-        assert!(seen.status == Some(0) && seen.text.contains("everywhere"), "{words:?}: {seen:?}");
+        assert!(seen.status == Some(0) && seen.text.contains("everywhere"), "{way} {words:?}: {seen:?}");
     }
 }
 

@@ -272,7 +272,7 @@ pub fn is_for_pool(address: u64, protection: u64, flags: u64, offset: u64) -> bo
 
 /// Returns whether a mapping only reserves addresses anywhere for plain memory. One for a stack does not:
 /// Linux makes no huge pages of it.
-fn is_reservation(address: u64, protection: u64, flags: u64, offset: u64) -> bool {
+pub fn is_reservation(address: u64, protection: u64, flags: u64, offset: u64) -> bool {
     let plain = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS;
     address == 0 && flags & !sys::MAP_NORESERVE == plain && offset == 0 && protection == 0
 }

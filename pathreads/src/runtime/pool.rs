@@ -16,7 +16,7 @@
 //! Mappings without rights are served by [`reservations`], within the same bound.
 
 pub mod reservations;
-mod views;
+pub mod views;
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

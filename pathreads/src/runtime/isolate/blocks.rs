@@ -4,23 +4,24 @@
 //! A block is recorded as any mapping is, once. When its member unmaps it, it is made zero and inaccessible
 //! and keeps its frames, so no thread can touch it when `munmap` returns. The next mapping of this size makes
 //! it accessible again. A call that names its memory in another way makes it ordinary first ([`settle`]), and
-//! so does a member that lacks it ([`is_open`]).
+//! so does a member that lacks it ([`is_open`]). The same holds for [`reservations`], which these functions
+//! are for, too.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
-use pathreads::block::{Block, MOST_PAGES, SIZES, SLOTS, START, State, part, size_number};
+use pathreads::block::{self, Block, MOST_PAGES, SIZES, SLOTS, START, State, part, size_number};
 use pathreads::kept::Kept;
 use pathreads::record::{MOST_MEMBERS, Record, Region};
-use pathreads::{PAGE, page_end};
+use pathreads::{PAGE, member_reservation, page_end};
 
-use super::{control, locked, me, memory, protect_here};
+use super::{control, locked, me, memory, protect_here, reservations};
 use crate::dispatch;
 use crate::entry::Frame;
 use crate::sys::{self, PROT_READ, PROT_WRITE, Result, harmless, nr};
 use crate::user;
 
-/// The most bytes of blocks that a member keeps.
-const KEPT_MOST: u64 = 4 << 20;
+/// The most bytes of blocks that a member keeps, and of reservations.
+pub const KEPT_MOST: u64 = 4 << 20;
 
 /// The most pages of a block that is cleared whole. Of a larger one only the pages that are in memory.
 const CLEARED_WHOLE: u64 = 4;
@@ -41,29 +42,37 @@ static SEEN: [AtomicU32; MOST_MEMBERS] = [const { AtomicU32::new(0) }; MOST_MEMB
 pub fn begin() {
     KEPT.forget();
     IS_ASKED.store(false, Ordering::Relaxed);
+    reservations::forget_kept();
 }
 
-/// Serves a call that maps or unmaps a block of this member. Returns its result.
+/// Serves a call that maps or unmaps a block or a reservation of this member. Returns its result.
 #[inline(always)]
 pub fn serve(frame: &Frame) -> Option<u64> {
-    let [_, a, b, ..] = frame.call;
+    let [_, a, b, c, ..] = frame.call;
     match frame.call[0] {
-        nr::MMAP => map(frame.arguments()),
+        nr::MMAP if c == 0 => reservations::map(frame.arguments()),
+        nr::MMAP if a == 0 => map(frame.arguments()),
+        nr::MMAP => reservations::map_file(frame.arguments()),
+        nr::MPROTECT => reservations::open(a, b, c),
         // A thread may unmap its own stack, and stands on it still.
-        nr::MUNMAP if frame.rsp.wrapping_sub(a) > b && unmap(a, b) => Some(0),
+        nr::MUNMAP if frame.rsp.wrapping_sub(a) > b && (unmap(a, b) || reservations::unmap(a, b)) => Some(0),
         _ => None,
     }
+}
+
+/// Returns whether this member may have memory that is not ordinary: memory is not limited.
+pub fn are_possible() -> bool {
+    !super::fork::is_sharing()
+        && control().data_limit.load(Ordering::Relaxed) == u64::MAX
+        && !control().pages_are_held.load(Ordering::Relaxed)
 }
 
 /// Returns the number of the size of a block for a mapping, if it is small and plain, and memory is not
 /// limited.
 fn size_for([address, length, rights, flags, _, offset]: [u64; 6]) -> Option<usize> {
     let is_plain = dispatch::is_for_pool(address, rights, flags, offset);
-    let is_unlimited = !super::fork::is_sharing()
-        && control().data_limit.load(Ordering::Relaxed) == u64::MAX
-        && !control().pages_are_held.load(Ordering::Relaxed);
     let is_small = (1..=MOST_PAGES * PAGE).contains(&length);
-    (is_plain && is_unlimited && is_small).then(|| size_number(page_end(length) / PAGE))?
+    (is_plain && are_possible() && is_small).then(|| size_number(page_end(length) / PAGE))?
 }
 
 /// Maps memory, if it is plain and this member has kept a block of this size.
@@ -84,7 +93,7 @@ fn map(arguments: [u64; 6]) -> Option<u64> {
         if blocks.change(block, State::Busy, State::Used) {
             return Some(block.start());
         }
-        restore(block);
+        restore(block.start(), block.end());
     }
     None
 }
@@ -110,14 +119,14 @@ fn unmap(at: u64, length: u64) -> bool {
     if !blocks.change(block, State::Used, State::Busy) {
         return false;
     }
-    if !clear(block) || protect(block, 0).is_err() {
+    if !clear(block.start(), block.length()) || protect(block, 0).is_err() {
         // Then it is unmapped as ordinary memory.
         return !blocks.change(block, State::Busy, State::Used);
     }
     if blocks.change(block, State::Busy, State::Kept) {
         keep(block);
     } else {
-        restore(block);
+        restore(block.start(), block.end());
     }
     true
 }
@@ -137,30 +146,31 @@ fn protect(block: Block, rights: u64) -> Result {
     unsafe { sys::call(nr::MPROTECT, [block.start(), block.length(), rights]) }
 }
 
-/// Gives memory here the rights that are recorded, after another member has used the place of a block.
+/// Gives memory here the rights that are recorded, after another member has made it ordinary.
 #[inline(never)]
-fn restore(block: Block) {
+pub fn restore(start: u64, end: u64) {
     super::prepare_stack();
     locked(|record| {
-        let regions = record.touched(block.start(), block.end()).iter();
+        let regions = record.touched(start, end).iter();
         regions.filter(|region| region.holders.has(me())).for_each(protect_here);
     });
 }
 
-/// Makes a block zero. Of a large one only the pages in memory are written to. Those that are not may have
-/// been swapped out, so they are dropped. Returns whether it is zero: another member may have made it
-/// ordinary meanwhile, and have mapped other memory there, which this one has not mapped.
+/// Makes memory zero that this member is about to keep. If there is more of it, only the pages in memory are
+/// written to. Those that are not may have been swapped out, so they are dropped, as all are of much memory.
+/// Returns whether it is zero: another member may have made it ordinary meanwhile, and have mapped other
+/// memory there, which this one has not mapped.
 #[inline(never)]
-fn clear(block: Block) -> bool {
-    if block.pages() <= CLEARED_WHOLE {
-        return user::clear(block.start(), block.length());
+pub fn clear(at: u64, length: u64) -> bool {
+    if length <= CLEARED_WHOLE * PAGE {
+        return user::clear(at, length);
     }
-    if IS_ASKED.swap(true, Ordering::Relaxed) {
-        // A handler came between.
-        return drop_pages(block.start(), block.length());
+    // It is taken already if a handler came between.
+    if length > MOST_PAGES * PAGE || IS_ASKED.swap(true, Ordering::Relaxed) {
+        return drop_pages(at, length);
     }
-    let is_known = harmless!(nr::MINCORE, block.start(), block.length(), PRESENT.as_ptr() as u64).is_ok();
-    let is_clear = is_known && clear_present(block);
+    let is_known = harmless!(nr::MINCORE, at, length, PRESENT.as_ptr() as u64).is_ok();
+    let is_clear = is_known && clear_present(at, length / PAGE);
     IS_ASKED.store(false, Ordering::Relaxed);
     is_clear
 }
@@ -172,13 +182,12 @@ static PRESENT: [AtomicU8; MOST_PAGES as usize] = [const { AtomicU8::new(0) }; M
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
 /// Clears the pages that are in memory, and drops the others.
-fn clear_present(block: Block) -> bool {
+fn clear_present(start: u64, pages: u64) -> bool {
     let is_present = |page: u64| PRESENT[page as usize].load(Ordering::Relaxed) & 1 != 0;
     let (mut page, mut is_clear) = (0, true);
-    while is_clear && page < block.pages() {
-        let run =
-            (page..block.pages()).take_while(|next| is_present(*next) == is_present(page)).count() as u64;
-        let at = block.start() + page * PAGE;
+    while is_clear && page < pages {
+        let run = (page..pages).take_while(|next| is_present(*next) == is_present(page)).count() as u64;
+        let at = start + page * PAGE;
         is_clear = match is_present(page) {
             true => user::clear(at, run * PAGE),
             false => drop_pages(at, run * PAGE),
@@ -191,7 +200,7 @@ fn clear_present(block: Block) -> bool {
 /// Drops pages through this member's own mapping, so nothing is dropped that another has mapped there.
 fn drop_pages(at: u64, length: u64) -> bool {
     const REMOVE: u64 = 9;
-    // SAFETY: the memory is a block that this member has made busy.
+    // SAFETY: the memory is one that this member has made busy.
     unsafe { sys::call(nr::MADVISE, [at, length, REMOVE]) }.is_ok()
 }
 
@@ -219,7 +228,7 @@ fn block_of(region: &Region) -> Option<Block> {
 /// Returns whether a region is the program's. A block that is used becomes ordinary, so that this member can
 /// map it, and does so at once. Others that had everything mapped lack it from then on. The lock is held.
 pub fn is_open(region: &Region) -> bool {
-    region.start < START || open(region.start)
+    region.start < START || open(region.start) && reservations::open_for_all(region)
 }
 
 /// Opens the block at an address, if it is the program's. Not inlined, as some others here, because Go makes
@@ -237,14 +246,20 @@ fn open(start: u64) -> bool {
     })
 }
 
-/// Returns whether a region is a block that is not ordinary.
+/// Returns whether a region is a block, or of a reservation, that is not ordinary.
 pub fn is_block(region: &Region) -> bool {
-    block_of(region).is_some()
+    block_of(region).is_some() || reservations::of(region).is_some()
 }
 
 /// Returns whether a region is memory that the program has unmapped.
 pub fn is_kept(region: &Region) -> bool {
     block_of(region).is_some_and(|block| control().blocks.state(block) != State::Used)
+        || reservations::of(region).is_some_and(|(_, seen)| !seen.is_programs())
+}
+
+/// Returns whether a region is recorded with rights that the program has not.
+pub fn is_closed(region: &Region) -> bool {
+    is_kept(region) || reservations::of(region).is_some_and(|(_, seen)| !seen.is_open())
 }
 
 /// Returns whether all of a range is the program's.
@@ -252,13 +267,17 @@ pub fn covers(record: &mut Record, start: u64, end: u64) -> bool {
     record.covers(start, end) && !record.touched(start, end).iter().any(is_kept)
 }
 
-/// Makes all blocks of a range ordinary, and those beside it, so that the record alone says what the program
-/// has there. So nothing is ever recorded beside a block that is not ordinary: a region that the two were
-/// joined to would not be the block's. The lock is held.
+/// Makes all blocks and reservations of a range ordinary, and those beside it, so that the record alone says
+/// what the program has there. So nothing is ever recorded beside a block that is not ordinary: a region that
+/// the two were joined to would not be the block's. The lock is held.
 pub fn settle(record: &mut Record, start: u64, end: u64) -> Result<()> {
     let (mut at, end) = (start.saturating_sub(PAGE), end.saturating_add(PAGE));
     while let Some(region) = record.touched(at, end).first().copied() {
         at = region.end;
+        if region.start >= block::END {
+            at = reservations::settle(record, &region)?;
+            continue;
+        }
         let Some(block) = block_of(&region) else { continue };
         // Before the state changes: see `touch`. The block's own member has it mapped.
         match block.member == me() {
@@ -272,11 +291,13 @@ pub fn settle(record: &mut Record, start: u64, end: u64) -> Result<()> {
     Ok(())
 }
 
-/// Makes all blocks of this member ordinary: it makes another that has the same mapped, or ends.
+/// Makes all blocks and reservations of this member ordinary: it makes another that has the same mapped, or
+/// ends.
 pub fn settle_own(record: &mut Record) {
-    let (start, end) = part(me());
-    if settle(record, start, end).is_ok() {
+    let ranges = [part(me()), member_reservation::addresses(me())];
+    if ranges.into_iter().all(|(start, end)| settle(record, start, end).is_ok()) {
         KEPT.forget();
+        reservations::forget_kept();
     }
 }
 
@@ -284,24 +305,31 @@ pub fn settle_own(record: &mut Record) {
 #[inline(never)]
 pub fn may_be_others(start: u64, length: u64) -> bool {
     let is_others = |block: Block| block.member != me() && control().blocks.state(block) != State::Ordinary;
-    Block::touched(start, start.saturating_add(length)).any(is_others)
+    let end = start.saturating_add(length);
+    Block::touched(start, end).any(is_others) || reservations::may_be_others(start, end)
 }
 
-/// Returns whether a range touches a block that its member is about to map or has not unmapped yet.
+/// Returns whether a range touches a block that its member is about to map or has not unmapped yet, or a
+/// reservation of which that is so.
 pub fn is_busy(start: u64, end: u64) -> bool {
     Block::touched(start, end).any(|block| control().blocks.state(block) == State::Busy)
+        || reservations::is_busy(start, end)
 }
 
-/// Returns whether other members have used blocks since this one had everything mapped.
+/// Returns whether other members have used blocks or reservations since this one had everything mapped.
 #[inline(never)]
 pub fn are_new() -> bool {
-    let is_new = |member: usize| control().blocks.uses(member) != SEEN[member].load(Ordering::Relaxed);
-    others().any(is_new)
+    others().any(|member| uses(member) != SEEN[member].load(Ordering::Relaxed))
+}
+
+/// Returns how often memory of a member became the program's without the lock.
+fn uses(member: usize) -> u32 {
+    control().blocks.uses(member).wrapping_add(control().reservations.uses(member))
 }
 
 /// Notes that this member is about to have everything mapped. The lock is held.
 pub fn note_seen() {
-    others().for_each(|member| SEEN[member].store(control().blocks.uses(member), Ordering::Relaxed));
+    others().for_each(|member| SEEN[member].store(uses(member), Ordering::Relaxed));
 }
 
 /// Returns the numbers of other members, and some more.

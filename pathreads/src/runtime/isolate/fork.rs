@@ -352,14 +352,25 @@ fn copy_memory(record: &Record, memory: u64) -> Result<()> {
     Ok(())
 }
 
-/// Copies the control area, to the end of what the record uses.
+/// Copies what is in use of the control area. Members that were never made have no blocks.
 fn copy_control(record: &Record, area: u64) -> Result<()> {
-    let size = record.all().as_ptr_range().end as u64 - CONTROL;
-    let mut done = 0;
-    while done < size {
-        match harmless!(nr::PWRITE, area, CONTROL + done, size - done, done)? {
+    let members = control().most.load(Ordering::Relaxed) as usize + 1;
+    let record_at = record as *const Record as u64;
+    let others_end = &raw const control().blocks as u64;
+    copy_at(CONTROL, others_end, area)?;
+    for tables in [control().blocks.of_first(members), control().reservations.of_first(members)] {
+        copy_at(tables.start as u64, tables.end as u64, area)?;
+    }
+    copy_at(record_at, record.all().as_ptr_range().end as u64, area)
+}
+
+/// Copies a part of the control area to the same place in a child's.
+fn copy_at(start: u64, end: u64, area: u64) -> Result<()> {
+    let mut at = start;
+    while at < end {
+        match harmless!(nr::PWRITE, area, at, end - at, at - CONTROL)? {
             0 => return Err(Errno::ENOMEM),
-            written => done += written,
+            written => at += written,
         }
     }
     Ok(())

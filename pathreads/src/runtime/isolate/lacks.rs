@@ -9,10 +9,10 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use pathreads::record::{Members, Record};
+use pathreads::record::{Members, Record, Region};
 use pathreads::{RUNTIME_BASE, RUNTIME_END};
 
-use super::{Request, control, me, request};
+use super::{Request, blocks, control, me, request};
 use crate::sys::{PROT_READ, PROT_WRITE};
 
 /// Whether this member prepares a call again.
@@ -41,8 +41,8 @@ pub fn note(record: &mut Record, start: u64, end: u64) {
     if (RUNTIME_BASE..RUNTIME_END).contains(&start) {
         return;
     }
-    let has_all = record.covers(start, end)
-        && record.touched(start, end).iter().all(|region| region.rights & BOTH == BOTH);
+    let is_there = |region: &Region| region.rights & BOTH == BOTH && !blocks::is_closed(region);
+    let has_all = record.covers(start, end) && record.touched(start, end).iter().all(is_there);
     if !has_all && !super::fork::is_sharing() && !LACKS.swap(true, Ordering::Relaxed) {
         control().members[me()].lacks.store(1, Ordering::Relaxed);
         control().lacking.fetch_add(1, Ordering::Relaxed);

@@ -12,10 +12,13 @@ use core::sync::atomic::Ordering;
 
 use abi::Errno;
 use pathreads::block;
+use pathreads::member_reservation::{VIEWS, VIEWS_END};
 use pathreads::record::{Members, NO_FILE, Record, Region};
 use pathreads::{PAGE, RUNTIME_END, SLOTS_BASE, page_end, page_start};
 
-use super::{Request, blocks, control, copy_away, full, me, memory_file, punch, request, snapshots, take};
+use super::{
+    Request, blocks, control, copy_away, full, me, memory_file, punch, request, reservations, snapshots, take,
+};
 use crate::dispatch::Then;
 use crate::entry::Frame;
 use crate::patch;
@@ -157,12 +160,15 @@ fn map_as(arguments: [u64; 6], may_be_private: bool) -> Result {
     let result = super::with_record(|record| {
         check_limit(record, length, rights)?;
         let block = blocks::place(record, arguments);
-        let start = match block {
-            Some(block) => block.start(),
-            None => place(record, address, length, flags, source.huge_offset(length))?,
+        let slot = reservations::place(record, arguments);
+        let start = match (block, slot) {
+            (Some(block), _) => block.start(),
+            (_, Some(slot)) => slot.start(),
+            _ => place(record, address, length, flags, source.huge_offset(length))?,
         };
         fill_in(record, start, length, rights & RIGHTS, source, flags & MAP_STACK != 0)?;
         block.into_iter().for_each(blocks::begin_use);
+        slot.into_iter().for_each(|slot| reservations::begin_use(slot, length));
         Ok(start)
     });
     match source {
@@ -250,7 +256,7 @@ fn check_limit(record: &Record, length: u64, rights: u64) -> Result<()> {
     let is_data = |region: &&Region| {
         (region.file == NO_FILE || region.is_private)
             && region.rights & PROT_WRITE != 0
-            && !blocks::is_kept(region)
+            && !blocks::is_closed(region)
     };
     let used: u64 = record.all().iter().filter(is_data).map(|region| region.end - region.start).sum();
     if used + length > limit { Err(Errno::ENOMEM) } else { Ok(()) }
@@ -304,7 +310,7 @@ fn place(record: &mut Record, address: u64, length: u64, flags: u64, huge_offset
 
 /// Returns whether a range may be the program's: the runtime has others.
 fn is_programs(start: u64, end: u64) -> bool {
-    end <= SLOTS_BASE || RUNTIME_END <= start
+    end <= SLOTS_BASE || RUNTIME_END <= start && end <= VIEWS || VIEWS_END <= start
 }
 
 fn free_range(record: &Record, length: u64) -> Result {
@@ -581,6 +587,7 @@ pub fn protect(start: u64, length: u64, rights: u64) -> Result {
             }
         }
         record.join(start, end);
+        reservations::begin_open(record, start);
         if is_whole { Ok(0) } else { Err(Errno::ENOMEM) }
     })
 }
@@ -811,9 +818,9 @@ pub fn advise(start: u64, length: u64, advice: u64) -> Option<Result> {
         let is_whole = blocks::covers(record, start, end);
         if advice == DONTNEED || advice == REMOVE {
             drop_snapshots(record, start, end)?;
+            reservations::settle_copies(record, start, end)?;
             // A copy of a file stays as it is: its bytes would not come back.
-            let is_fresh = |region: &&Region| region.file == NO_FILE && !region.is_copy;
-            for region in record.touched(start, end).iter().filter(is_fresh) {
+            for region in record.touched(start, end).iter().filter(|region| region.is_fresh()) {
                 punch(region.offset_of(region.start.max(start)), region.offset_of(region.end.min(end)));
             }
         }

@@ -34,7 +34,7 @@
 //!    while it is in use (`crate::stack`): a request puts a frame on it at any time.
 //! 7. *Memory that one member alone uses needs no lock* (`blocks`). Small plain mappings are blocks of the
 //!    member that makes them. It maps and unmaps them again without the lock, while no other member has had
-//!    them mapped.
+//!    them mapped. The same is true of mappings without rights of which it opens a part ([`reservations`]).
 //! 8. *The memory that a call names is mapped before the call* ([`sync`], [`touch`]): the kernel's accesses
 //!    do not come to the handler of SIGSEGV.
 
@@ -45,6 +45,7 @@ pub mod fork;
 pub mod helpers;
 mod lacks;
 pub mod memory;
+mod reservations;
 pub mod signals;
 mod snapshots;
 pub mod thread;
@@ -56,6 +57,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize
 
 use abi::Errno;
 use pathreads::block::Blocks;
+use pathreads::member_reservation::Reservations;
 use pathreads::record::{Full, LAYER, MOST_MEMBERS, Members, NO_FILE, Record, Region};
 use pathreads::{RUNTIME_BASE, RUNTIME_END, page_end};
 
@@ -187,6 +189,7 @@ struct Control {
     /// Written under the lock, and read by members that are asked.
     request: UnsafeCell<Request>,
     blocks: Blocks,
+    reservations: Reservations,
     /// Read and written under the lock. It is the last, because a child of `fork` needs what is in use of it.
     record: UnsafeCell<Record>,
 }

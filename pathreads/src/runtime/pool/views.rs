@@ -7,9 +7,10 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use pathreads::{PAGE, page_end};
+use pathreads::{PAGE, member_reservation, page_end};
 
 use super::reservations::addresses_for_views;
+use crate::isolate;
 use crate::sys::{self, MAP_FIXED, MAP_PRIVATE, PROT_READ, harmless, nr};
 use crate::user;
 
@@ -18,6 +19,8 @@ const MOST: u64 = 256 << 10;
 
 /// The number of views.
 const VIEWS: usize = 64;
+
+const _: () = assert!(VIEWS as u64 * MOST <= member_reservation::VIEWS_END - member_reservation::VIEWS);
 
 /// A view. The words do not change when its address is set.
 struct View {
@@ -95,11 +98,16 @@ fn is_in_memory(file: u64) -> bool {
     harmless!(nr::FSTATFS, file, system.as_mut_ptr() as u64).is_ok() && system[0] == TMPFS
 }
 
+/// Returns the addresses of views.
+fn addresses() -> Option<u64> {
+    if isolate::is_on() { Some(member_reservation::VIEWS) } else { addresses_for_views() }
+}
+
 /// Makes a view. Returns whether it is this thread's.
 #[inline(never)]
 fn make(index: usize, file: u64, key: [u64; 3], length: u64) -> bool {
     let view = &VIEW[index];
-    let Some(base) = addresses_for_views() else { return false };
+    let Some(base) = addresses() else { return false };
     if view.is_taken.swap(1, Ordering::Relaxed) != 0 {
         return false;
     }
