@@ -93,6 +93,8 @@ pub const COMPRESS_HELP: &str =
 pub const HOST_FILES: &str = "host-files";
 /// The option by which each system call is reported.
 pub const TRACE: &str = "trace";
+/// The key with which standard input, output and error are a terminal: its rows and columns, as `24x80`.
+pub const TERMINAL: &str = "tty";
 
 impl Design {
     /// Returns the page tables of a space of this design by default.

@@ -105,8 +105,6 @@ constants! { u64:
     MFD_NOEXEC_SEAL = 8, "Not executable.";
     MFD_EXEC = 0x10, "Executable.";
 
-    TCGETS = 0x5401, "Terminal attributes.";
-    TIOCGWINSZ = 0x5413, "Terminal size.";
     FIONREAD = 0x541b, "Bytes waiting.";
     FIONBIO = 0x5421, "Set or clear O_NONBLOCK.";
     FIOASYNC = 0x5452, "Set or clear O_ASYNC.";

@@ -18,6 +18,7 @@ pub mod signal;
 pub mod signatures;
 pub mod socket;
 pub mod syscalls;
+pub mod terminal;
 pub mod time;
 
 pub use errno::Errno;

@@ -24,7 +24,7 @@ macro_rules! for_each_syscall {
             13 rt_sigaction full;
             14 rt_sigprocmask full;
             15 rt_sigreturn partial "registers that no CPU would load are corrected, without SIGSEGV";
-            16 ioctl partial "FIONREAD, FIONBIO, FIOASYNC (SIGIO is never sent), FIOCLEX, FIONCLEX only: nothing is a terminal";
+            16 ioctl partial "FIONREAD, FIONBIO, FIOASYNC (SIGIO is never sent), FIOCLEX, FIONCLEX, and those of a terminal with `run -t`, without TIOCSTI, breaks, modem lines and line disciplines";
             17 pread64 full;
             18 pwrite64 full;
             19 readv full;

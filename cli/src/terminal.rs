@@ -5,6 +5,11 @@
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+use rustix::stdio::{stdin, stdout};
+use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 
 /// Prints a line of this command's own on stderr.
 pub fn message(text: impl Display) {
@@ -14,7 +19,48 @@ pub fn message(text: impl Display) {
 /// Prints text on stderr, escaped.
 #[allow(clippy::disallowed_macros)] // the one place
 pub fn eprint_plain(text: &str) {
-    eprint!("{}", plain(text));
+    let text = plain(text);
+    let is_raw = IS_RAW.load(Ordering::Relaxed);
+    eprint!("{}", if is_raw { text.replace('\n', "\r\n") } else { text });
+}
+
+/// Whether the terminal passes a newline on as it is.
+static IS_RAW: AtomicBool = AtomicBool::new(false);
+
+/// The terminal of this process, which is raw while this value lives: the guest's kernel does what the host's
+/// does otherwise.
+pub struct Raw(Termios);
+
+impl Raw {
+    /// Makes the terminal raw.
+    ///
+    /// # Errors
+    /// If standard input or output is no terminal.
+    pub fn begin() -> Result<Self> {
+        anyhow::ensure!(
+            isatty(stdin()) && isatty(stdout()),
+            "-t needs a terminal as standard input and output: leave it out"
+        );
+        let before = tcgetattr(stdin()).context("cannot read the terminal's attributes")?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(stdin(), OptionalActions::Now, &raw).context("cannot set the terminal's attributes")?;
+        IS_RAW.store(true, Ordering::Relaxed);
+        Ok(Raw(before))
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        IS_RAW.store(false, Ordering::Relaxed);
+        // The terminal may be gone.
+        let _ = tcsetattr(stdin(), OptionalActions::Drain, &self.0);
+    }
+}
+
+/// Returns the rows and columns of the terminal.
+pub fn size() -> Option<(u16, u16)> {
+    tcgetwinsize(stdin()).ok().map(|size| (size.ws_row, size.ws_col))
 }
 
 /// Prints text on stdout as it is, but harmless.

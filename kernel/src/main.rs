@@ -56,7 +56,11 @@ fn kernel_main(start_info: u64) -> ! {
     }
     sched::come_online(); // needs: epochs, the clock
     // needs: heap, the clock, to be in the epochs
-    if let Err(bad) = fs::init(arch::image_bytes(boot.image()), procfs::populate) {
+    let populate = |root: &_| {
+        procfs::populate(root)?;
+        Ok(process::terminal::populate(root)?)
+    };
+    if let Err(bad) = fs::init(arch::image_bytes(boot.image()), populate) {
         refuse(bad);
     }
     mm::shrinkers::register(&[&fs::clean::CleanPages]); // needs: files

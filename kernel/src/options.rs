@@ -1,6 +1,6 @@
 //! The kernel's command line.
 
-use abi::config::{COMPRESS, Choice, Design, HOST_FILES, Huge, ReadRefs, Refs, TRACE, Tables};
+use abi::config::{COMPRESS, Choice, Design, HOST_FILES, Huge, ReadRefs, Refs, TERMINAL, TRACE, Tables};
 use sync::{CachePadded, SetOnce};
 
 /// The options that the user of the kernel chose.
@@ -35,6 +35,8 @@ pub struct Options {
     pub trace: bool,
     /// `meter`: report the owners of memory at the end.
     pub meter: bool,
+    /// `tty=ROWSxCOLUMNS`: standard input, output and error are a terminal of this size.
+    pub terminal: Option<(u16, u16)>,
 }
 
 /// Read all the time, so data that is written must not share its cache line.
@@ -61,6 +63,7 @@ impl Options {
         host_files: false,
         trace: false,
         meter: false,
+        terminal: None,
     };
 
     /// Reads the command line and sets the options that [`get`] returns.
@@ -95,6 +98,7 @@ impl Options {
             Refs::KEY => Self { refs: chosen(value), ..self },
             ReadRefs::KEY => Self { read_refs: chosen(value), ..self },
             Huge::KEY => Self { huge: chosen(value), ..self },
+            TERMINAL => Self { terminal: Some(size(value)), ..self },
             _ => self.with_flag(word),
         }
     }
@@ -112,6 +116,15 @@ impl Options {
             "meter" => Self { meter: true, ..self },
             other => panic!("unknown option on the kernel's command line: {other}"),
         }
+    }
+}
+
+/// Returns the rows and columns of `ROWSxCOLUMNS`.
+fn size(value: &str) -> (u16, u16) {
+    let numbers = value.split_once('x').map(|(rows, columns)| (rows.parse(), columns.parse()));
+    match numbers {
+        Some((Ok(rows), Ok(columns))) => (rows, columns),
+        _ => panic!("no size of a terminal on the kernel's command line: {value}"),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use abi::config::{COMPRESS, COMPRESS_HELP, Design, Huge, ReadRefs, Refs, TRACE, Tables};
+use abi::config::{COMPRESS, COMPRESS_HELP, Design, Huge, ReadRefs, Refs, TERMINAL, TRACE, Tables};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
@@ -60,6 +60,11 @@ pub struct Arguments {
     /// fsync, and at the end of the run.
     #[arg(long, value_name = "DIR[:GUEST]")]
     rw: Vec<String>,
+    /// Give the program this terminal, with control characters and job control, as `docker run -t` does
+    ///
+    /// Without it, standard streams are pipes. Ctrl-] three times in a row ends the run.
+    #[arg(short, long)]
+    tty: bool,
     /// Print the program's system calls on stderr, as strace does, or those of these names only
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "", value_name = "NAME,...")]
     strace: Option<String>,
@@ -213,6 +218,7 @@ impl Arguments {
         let streams = Streams { stdout: Sink::Stdout, stderr: Sink::Stderr, stdin: true };
         let mut plan = system::plan(self.system()?, job, size, streams)?;
         plan.command_line.push_str(&words);
+        plan.terminal = self.tty;
         Ok(plan)
     }
 
@@ -234,6 +240,11 @@ impl Arguments {
         }
         if self.fail_alloc {
             words.push_str(" fail-alloc");
+        }
+        if self.tty {
+            anyhow::ensure!(system != System::Linux, "--tty is for the RadixVM kernel");
+            let (rows, columns) = terminal::size().unwrap_or((24, 80));
+            words.push_str(&format!(" {TERMINAL}={rows}x{columns}"));
         }
         Ok(words)
     }
@@ -285,12 +296,14 @@ pub fn run(arguments: Arguments) -> Result<u8> {
         system: arguments.system()?,
     };
     let mut trace = arguments.trace()?;
+    let raw = if arguments.tty { Some(terminal::Raw::begin()?) } else { None };
     let outcome = session::run(plan, &mut |notice| match notice {
         Notice::Line(Line::Call(call)) => {
             trace.take(call).into_iter().for_each(|line| terminal::eprint_plain(&(line + "\n")));
         }
         notice => messages.tell(&notice),
     })?;
+    drop(raw);
     trace.summary().into_iter().for_each(|table| terminal::eprint_plain(&table));
     messages.explain(&outcome, &job);
     if let Some(form) = arguments.stats {

@@ -8,6 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result};
+use rustix::process::{Signal, getpid, kill_process};
+use signal_hook::consts::SIGWINCH;
+use signal_hook::iterator::Signals;
+
+use crate::terminal;
 
 /// The first descriptor number that QEMU inherits, for COM1. The next one is for COM2.
 pub const FIRST_PORT: i32 = 3;
@@ -112,6 +117,48 @@ pub fn feed_stdin(mut to: UnixStream, open: bool) -> Sender<()> {
         }
     });
     sender
+}
+
+/// The byte of Ctrl-], and how often in a row it ends the run.
+const ESCAPE: u8 = 0x1d;
+const ESCAPES: usize = 3;
+
+/// The length of a frame that is the terminal's size.
+const SIZE_FRAME: u16 = u16::MAX;
+
+/// Passes the terminal's input on as it comes, and its size when that changes. Ctrl-] three times in a row
+/// ends the run as SIGTERM does. The threads are not joined, as that of [`feed_stdin`].
+pub fn feed_terminal(to: UnixStream) -> Result<Sender<()>> {
+    let sizes = to.try_clone().context("cannot duplicate a socket")?;
+    let writing = Arc::new(Mutex::new(()));
+    let mut changes = Signals::new([SIGWINCH]).context("cannot install a signal handler")?;
+    let held = writing.clone();
+    thread::spawn(move || {
+        for _ in changes.forever() {
+            let Some((rows, columns)) = terminal::size() else { continue };
+            let numbers = [SIZE_FRAME, rows, columns].map(u16::to_le_bytes);
+            let _turn = held.lock().expect("no writer panics");
+            let _ = (&sizes).write_all(numbers.as_flattened());
+        }
+    });
+    thread::spawn(move || {
+        let (mut chunk, mut escapes) = ([0; 4096], 0);
+        loop {
+            let length = read_stdin(&mut chunk);
+            for byte in &chunk[..length] {
+                escapes = if *byte == ESCAPE { escapes + 1 } else { 0 };
+                if escapes == ESCAPES {
+                    let _ = kill_process(getpid(), Signal::TERM);
+                }
+            }
+            let _turn = writing.lock().expect("no writer panics");
+            if (&to).write_all(&frame(&chunk[..length])).is_err() || length == 0 {
+                return;
+            }
+        }
+    });
+    // The guest requests nothing.
+    Ok(channel().0)
 }
 
 /// Reads from standard input. Returns 0 at its end and when it cannot be read.

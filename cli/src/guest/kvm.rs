@@ -65,6 +65,7 @@ fn probe_plan(kernel: &Path) -> Result<Plan> {
         stdout: Sink::buffer(),
         stderr: Sink::buffer(),
         stdin: false,
+        terminal: false,
         kernel_log: false,
         boot_limit: Duration::from_secs(5),
         limit: Some(Duration::from_secs(60)),

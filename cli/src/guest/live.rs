@@ -4,7 +4,7 @@
 //! |---|---|
 //! | two pumps | the program's stdout and stderr, to their sinks |
 //! | lines | the control port, to the queue |
-//! | stdin | a frame of our standard input for every request, to the control port |
+//! | stdin | a frame of our standard input for every request, or a terminal's as it comes, to the control port |
 //! | watcher | for a file that ends the run, to the queue |
 //! | two collectors | messages of QEMU, and of a kernel with a log port |
 //!
@@ -83,7 +83,11 @@ impl Live {
         let output = vec![stdout, pump(port(), &plan.stderr, &sender)];
         let words = [complaints].into_iter().chain(hosts.map(collect)).collect();
         let asked = control.try_clone().context("cannot duplicate a socket")?;
-        let stdin = channels::feed_stdin(asked, plan.stdin);
+        let stdin = if plan.terminal {
+            channels::feed_terminal(asked)?
+        } else {
+            channels::feed_stdin(asked, plan.stdin)
+        };
         let watch = forward_signals(sender.clone());
         plan.wanted.as_deref().map_or(Ok(()), |file| watch_for(file, sender.clone()))?;
         read_lines(control, sender);

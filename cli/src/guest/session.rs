@@ -45,6 +45,8 @@ pub struct Plan {
     pub stderr: Sink,
     /// Set if the program reads our standard input. Otherwise it finds it empty.
     pub stdin: bool,
+    /// Set if the program has our terminal, which is raw. Its input is passed on as it comes.
+    pub terminal: bool,
     /// Set to add a fourth serial port for the kernel's log.
     pub kernel_log: bool,
     /// The time that the kernel may take to boot, by the [`boot_clock`](super::boot_clock).
@@ -276,6 +278,7 @@ mod tests {
             stdout: Sink::buffer(),
             stderr: Sink::buffer(),
             stdin: false,
+            terminal: false,
             kernel_log: false,
             boot_limit: Duration::from_secs(boot_limit),
             limit: limit.map(Duration::from_secs),

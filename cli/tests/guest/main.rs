@@ -41,3 +41,4 @@ mod storms;
 mod strace;
 mod streams;
 mod stretches;
+mod terminals;

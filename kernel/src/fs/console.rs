@@ -7,7 +7,9 @@
 //! So a program takes no more of the host's input than it wants, and none of it is lost. An interrupt tells
 //! that bytes have arrived ([`on_input`]). The waiting thread, not the interrupt, reads the port.
 //!
-//! To a program all three look like pipes.
+//! To a program all three look like pipes. If the host's end is a terminal (`tty=ROWSxCOLUMNS`), the room
+//! above shows one instead. It takes the input from here, which comes unasked then, and a frame of the length
+//! 65,535 is the terminal's new size, two numbers of two bytes.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,6 +39,10 @@ const BUFFER_BYTES: usize = 512;
 /// Reads of the port's status register for the next byte of a frame.
 const BYTE_TRIES: u32 = 64;
 
+/// The length of a frame that is the size of the host's terminal, and the bytes that it has.
+const SIZE_FRAME: u16 = u16::MAX;
+const SIZE_BYTES: u16 = 4;
+
 /// The bytes that arrived and were not read yet.
 struct Input {
     bytes: [u8; BUFFER_BYTES],
@@ -49,6 +55,13 @@ struct Input {
     /// Set while a requested frame is not complete.
     requested: bool,
     ended: bool,
+    /// Set if frames come without a request.
+    unasked: bool,
+    /// Set while the current frame is a size, of which the last bytes are kept.
+    is_size: bool,
+    size: [u8; SIZE_BYTES as usize],
+    /// A size that was not taken yet.
+    new_size: Option<(u16, u16)>,
     /// Set when bytes came or went, until [`with_input`] wakes the readers.
     moved: bool,
 }
@@ -63,6 +76,10 @@ impl Input {
             left: 0,
             requested: false,
             ended: false,
+            unasked: false,
+            is_size: false,
+            size: [0; SIZE_BYTES as usize],
+            new_size: None,
             moved: false,
         }
     }
@@ -90,8 +107,10 @@ impl Input {
         self.moved = true;
         if self.left > 0 {
             self.left -= 1;
-            self.requested = self.left > 0;
-            if let Some(place) = self.bytes.get_mut((self.start + self.len) % BUFFER_BYTES) {
+            self.requested = self.left > 0 || self.unasked;
+            if self.is_size {
+                self.accept_size(byte);
+            } else if let Some(place) = self.bytes.get_mut((self.start + self.len) % BUFFER_BYTES) {
                 *place = byte;
                 self.len += 1;
             }
@@ -100,10 +119,34 @@ impl Input {
         match self.half.take() {
             None => self.half = Some(byte),
             Some(low) => {
-                self.left = u16::from_le_bytes([low, byte]);
+                let length = u16::from_le_bytes([low, byte]);
+                self.is_size = length == SIZE_FRAME;
+                self.left = if self.is_size { SIZE_BYTES } else { length };
                 self.ended = self.left == 0;
                 self.requested = !self.ended;
             }
+        }
+    }
+
+    fn accept_size(&mut self, byte: u8) {
+        let [_, a, b, c] = self.size;
+        self.size = [a, b, c, byte];
+        if self.left == 0 {
+            self.new_size = Some((u16::from_le_bytes([a, b]), u16::from_le_bytes([c, byte])));
+        }
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        self.receive();
+        if let Some((rows, columns)) = self.new_size.take() {
+            return Some(Event::Size(rows, columns));
+        }
+        let mut byte = [0];
+        match self.take(&mut byte) {
+            None => None,
+            Some(0) if !core::mem::take(&mut self.unasked) => None,
+            Some(0) => Some(Event::End),
+            Some(_) => Some(Event::Byte(byte[0])),
         }
     }
 
@@ -123,6 +166,32 @@ impl Input {
         }
         (done > 0 || self.ended || into.is_empty()).then_some(done)
     }
+}
+
+/// A thing that the host's terminal sends.
+pub enum Event {
+    /// A byte.
+    Byte(u8),
+    /// Its size has changed to these rows and columns.
+    Size(u16, u16),
+    /// It is gone. This comes once.
+    End,
+}
+
+/// Takes input from now on as it comes, without requests, by [`next_event`].
+pub fn expect_all() {
+    let mut input = STDIN.lock();
+    (input.unasked, input.requested) = (true, true);
+}
+
+/// Returns the next thing that the host's terminal has sent, if it has arrived.
+pub fn next_event() -> Option<Event> {
+    STDIN.lock().next_event()
+}
+
+/// Writes bytes to the host's terminal. The caller's lock keeps them together.
+pub fn show(bytes: &[u8]) {
+    Port::Stdout.write(bytes);
 }
 
 /// Notes that bytes arrived. Called by the interrupt handler, with interrupts off.

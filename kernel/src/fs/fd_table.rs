@@ -47,16 +47,17 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use abi::Errno;
-use abi::file::{O_RDONLY, O_WRONLY};
+use abi::file::{O_RDONLY, O_RDWR, O_WRONLY};
 use percore::{Pinned, pin};
 use rcu::{Found, Removed, Word};
 use sync::{SpinGuard, SpinLock};
 
 pub use self::reserved::Reserved;
 use self::slots::{Closed, Slot, Slots, fill, is_marked, is_open};
-use super::console;
 use super::locks::{self, Kind, Owner};
+use super::node::NodeRef;
 use super::open_file::{InUse, OpenFile, Opened};
+use super::{console, root};
 use crate::mm::epoch;
 use crate::mm::fallible;
 use crate::mm::lending::{self, Borrowed};
@@ -140,9 +141,17 @@ impl<'t> Writer<'t> {
 }
 
 impl FdTable {
-    /// Creates a table with standard input, output and error.
-    pub fn new_stdio() -> Result<Arc<Self>, Errno> {
+    /// Creates a table with standard input, output and error, which are all the terminal if there is one.
+    pub fn new_stdio(terminal: Option<NodeRef>) -> Result<Arc<Self>, Errno> {
         let table = Self::of(Slots::new(0)?, None)?;
+        if let Some(node) = terminal {
+            let place = (root().lookup(b"dev")?, fallible::copied(b"console")?);
+            let file = OpenFile::found(node, place, O_RDWR)?.into_static()?;
+            for _ in 0..3 {
+                table.add(file.clone(), 0, false)?;
+            }
+            return Ok(table);
+        }
         let [input, output, errors] = console::nodes()?;
         for (node, flags) in [(input, O_RDONLY), (output, O_WRONLY), (errors, O_WRONLY)] {
             table.add(OpenFile::new(node, flags)?.into_static()?, 0, false)?;

@@ -68,6 +68,13 @@ pub fn generated(
     Node::with_body(Volume::System, 0o444, Body::Generated(boxed(make)?))
 }
 
+/// Creates a device whose contents `make` chooses when it is opened.
+pub fn device(
+    make: impl Fn() -> Result<Box<dyn Content>, Errno> + Send + Sync + 'static,
+) -> Result<NodeRef, Errno> {
+    Node::with_body(Volume::System, 0o666, Body::Device(boxed(make)?))
+}
+
 /// Opens `node`, whose contents `make` generates.
 pub fn opened(node: &Node, make: &Maker) -> Result<NodeRef, Errno> {
     Node::with_body(Volume::System, node.permissions(), Body::File(make()?))

@@ -34,7 +34,7 @@
 mod budget;
 pub mod buffers;
 pub mod clean;
-mod console;
+pub mod console;
 pub mod content;
 mod dev;
 mod device;

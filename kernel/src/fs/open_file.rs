@@ -84,7 +84,9 @@ impl OpenFile {
 
     fn with(node: NodeRef, place: Option<Place>, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
         let node = match node.body() {
-            Body::Generated(make) if flags & O_PATH == 0 => folder::opened(&node, &**make)?,
+            Body::Generated(make) | Body::Device(make) if flags & O_PATH == 0 => {
+                folder::opened(&node, &**make)?
+            }
             _ => node,
         };
         let flags = AtomicU32::new(flags & !OPENING);

@@ -14,6 +14,7 @@
 //! | `parent`, `wait`, `usage` | parents and children, waiting for children, resource usage |
 //! | `pidfd` | descriptors of processes |
 //! | `groups`, `stop` | groups and sessions, stopping and continuing |
+//! | `terminal` | the terminal of a run that has one |
 //! | `fault`, `oom`, `oom_badness` | exceptions of programs, the OOM kill, the badness of a process |
 //! | `signal` | signals and their handlers |
 //! | `reclaim`, `rounds`, `page_out` | freeing memory when it is short |
@@ -53,6 +54,7 @@ pub mod signal;
 mod stack;
 mod start;
 mod stop;
+pub mod terminal;
 mod thread;
 pub mod timers;
 mod usage;

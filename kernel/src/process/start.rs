@@ -13,7 +13,7 @@ use super::exec::name_of;
 use super::load::{LoadError, load};
 use super::signal::{ProcessSignals, ThreadSignals};
 use super::thread::{NewThread, Shared};
-use super::{EndingCell, Groups, Limits, NAME_BYTES, Pid, Process, Relations, Stop};
+use super::{EndingCell, Groups, Limits, NAME_BYTES, Pid, Process, Relations, Stop, terminal};
 use crate::arch::{self, FpuState, TrapFrame};
 use crate::fs::{self, FdTable, FsContext};
 use crate::mm::fallible;
@@ -57,9 +57,10 @@ pub fn start_first() -> Result<(), LoadError> {
         children_usage: Default::default(),
         timers: Default::default(),
     })?;
+    let terminal = terminal::begin(&process);
     let main = NewThread {
         number: None,
-        shared: Shared { memory: loaded.memory, files: FdTable::new_stdio()?, fs: context()? },
+        shared: Shared { memory: loaded.memory, files: FdTable::new_stdio(terminal)?, fs: context()? },
         name: name_of(path),
         frame: TrapFrame::user(loaded.entry, loaded.sp),
         fpu: fallible::boxed(FpuState::new())?,

@@ -12,7 +12,7 @@ use super::futex::{self, Waiter, Word};
 use super::signal::{ThreadSignals, retarget};
 use super::usage::faults;
 use super::vfork::Latch;
-use super::{Ending, FIRST, Memory, Pid, Process, Usage, robust, shutdown};
+use super::{Ending, FIRST, Memory, Pid, Process, Usage, robust, shutdown, terminal};
 use crate::above::Above;
 use crate::arch::{self, FpuState, KernelStack, TrapFrame};
 use crate::fs::{self, FdTable, FsContext};
@@ -65,6 +65,7 @@ impl sched::Threads for Above {
     }
     fn take_input() {
         fs::input_arrived();
+        terminal::take_input();
     }
 }
 

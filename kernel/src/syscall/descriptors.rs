@@ -10,6 +10,7 @@ use crate::fs::content::Content;
 use crate::fs::page_cache::{PAGE, PageCache};
 use crate::fs::{MAX_FILES, OpenFile, Opened, pipe as pipes};
 use crate::mm::user;
+use crate::process::terminal;
 
 pub fn dup(call: &mut Call<'_>) -> Outcome {
     Ok(call.files().add_opened(call.files().opened(call.int(0))?, 0, false)? as u64)
@@ -134,7 +135,7 @@ pub fn ioctl(call: &mut Call<'_>) -> Outcome {
         FIOASYNC => set_flag(&file, O_ASYNC, argument)?,
         FIOCLEX => call.files().set_close_on_exec(call.int(0), true)?,
         FIONCLEX => call.files().set_close_on_exec(call.int(0), false)?,
-        _ => return Err(Errno::ENOTTY),
+        request => terminal::control(call.task, &file, request, argument)?,
     }
     Ok(0)
 }

@@ -126,6 +126,7 @@ pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<P
         stdout: streams.stdout,
         stderr: streams.stderr,
         stdin: streams.stdin,
+        terminal: false,
         kernel_log: linux,
         boot_limit: boot_clock::limit_or(Duration::from_secs(90 + 4 * u64::from(size.cpus))),
         limit: None,
