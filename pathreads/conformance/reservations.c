@@ -408,6 +408,111 @@ static void a_handler_may_map(void) {
     SAY("well\n");
 }
 
+// Opens another part than the last one, and leaves bytes in memory that has no rights any more.
+static void what_was_closed_is_zero_again(void) {
+    long wrong = 0;
+    for (size_t round = 0; round < 60; round++) {
+        unsigned char *at = reserve(SOME);
+        size_t from = round % 5, to = from + 4 + round % 3;
+        open_part(at, from, to);
+        wrong += wrong_in(at, from, to);
+        memset(at + from * page, 9, (to - from) * page);
+        if (round % 2) NEED(mprotect(at + from * page, 2 * page, PROT_NONE) == 0);
+        if (round % 4 > 1) open_part(at, 40, 44);
+        unmap(at, SOME);
+    }
+    SAY("%ld\n", wrong);
+}
+
+static void a_limit_of_addresses_does_not_count_what_is_unmapped(void) {
+    struct rlimit limit = {12UL << 30, 12UL << 30};
+    NEED(setrlimit(RLIMIT_AS, &limit) == 0);
+    for (size_t i = 0; i < 10; i++) {
+        unsigned char *at = reserve((1 << 20) + i * 256);
+        open_part(at, 0, 4);
+        at[0] = 1;
+        unmap(at, (1 << 20) + i * 256);
+    }
+    SAY("none\n");
+}
+
+// In the middle of `munmap`: a child, and then a mapping, which keeps what is written to it.
+enum { LARGE = 256 };
+static volatile int in_unmap;
+static unsigned char *volatile from_handler;
+static void map_while_unmapping(int signal) {
+    if (!in_unmap || from_handler) return;
+    pid_t child = vfork();
+    if (child == 0) _exit(0);
+    NEED(waitpid(child, NULL, 0) == child);
+    unsigned char *at = reserve(4 * LARGE);
+    open_part(at, 0, LARGE);
+    memset(at, signal, LARGE * page);
+    from_handler = at;
+}
+
+static void *wait_with_signals_blocked(void *barrier) {
+    pthread_barrier_wait(barrier);
+    return NULL;
+}
+
+static void a_handler_keeps_what_it_maps_during_munmap(void) {
+    sigset_t alarm_only, before;
+    sigemptyset(&alarm_only);
+    sigaddset(&alarm_only, SIGALRM);
+    NEED(pthread_sigmask(SIG_BLOCK, &alarm_only, &before) == 0);
+    static pthread_barrier_t never;
+    pthread_barrier_init(&never, NULL, 2);
+    pthread_t other = start(wait_with_signals_blocked, &never);
+    NEED(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    struct sigaction action = {.sa_handler = map_while_unmapping, .sa_flags = SA_RESTART};
+    NEED(sigaction(SIGALRM, &action, NULL) == 0);
+    struct itimerval often = {{0, 500}, {0, 500}}, off = {{0, 0}, {0, 0}};
+    NEED(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    for (int i = 0; i < 400; i++) {
+        unsigned char *at = reserve(4 * LARGE);
+        open_part(at, 0, LARGE);
+        memset(at, 1, LARGE * page);
+        in_unmap = 1;
+        unmap(at, 4 * LARGE);
+        in_unmap = 0;
+        if (!from_handler) continue;
+        for (size_t k = 0; k < LARGE; k++) NEED(from_handler[k * page] == SIGALRM);
+        unmap(from_handler, 4 * LARGE);
+        from_handler = NULL;
+    }
+    NEED(setitimer(ITIMER_REAL, &off, NULL) == 0);
+    pthread_barrier_wait(&never);
+    finish(other);
+    SAY("all\n");
+}
+
+// A thread that has unmapped its stack for signals goes on, while others take memory from it.
+static volatile unsigned char *taken;
+static void *go_on_without_signal_stack(void *unused) {
+    unsigned char *at = reserve(SOME);
+    open_part(at, 1, SOME);
+    stack_t stack = {.ss_sp = at + page, .ss_size = (SOME - 1) * page};
+    NEED(sigaltstack(&stack, NULL) == 0);
+    unmap(at, SOME);
+    while (!stop) taken[0]++;
+    return unused;
+}
+
+static void a_stack_for_signals_may_be_unmapped(void) {
+    taken = map_pages(40);
+    pthread_t one = start(go_on_without_signal_stack, NULL);
+    while (taken[0] == 0) sched_yield();
+    for (int i = 0; i < 200; i++) {
+        NEED(mprotect((void *)taken, 40 * page, PROT_READ | PROT_WRITE | (i % 2 ? PROT_EXEC : 0)) == 0);
+        unsigned char *over = mmap((void *)(taken + 20 * page), page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        NEED(over == taken + 20 * page);
+    }
+    stop = 1;
+    finish(one);
+    SAY("it goes on\n");
+}
+
 // Reads the list of mappings, which makes a runtime revoke what it has kept.
 static void *look(void *unused) {
     while (!stop) is_listed(pass_on);
@@ -576,5 +681,7 @@ RULES(RULE(a_part_is_zero_each_time), RULE(only_the_part_is_accessible), RULE(a_
       RULE(a_file_over_a_part_is_the_programs_copy), RULE(a_file_over_a_part_must_be_one_that_can_be_mapped),
       RULE(a_limit_counts_what_is_mapped), RULE(many_live_at_once),
       RULE(children_of_busy_threads_go_on), RULE(any_thread_may_unmap), RULE(a_handler_may_map),
-      RULE(a_look_at_the_mappings_disturbs_no_thread), RULE(reservations_survive_random_calls),
+      RULE(what_was_closed_is_zero_again),
+      RULE(a_limit_of_addresses_does_not_count_what_is_unmapped), RULE(a_handler_keeps_what_it_maps_during_munmap),
+      RULE(a_stack_for_signals_may_be_unmapped), RULE(a_look_at_the_mappings_disturbs_no_thread), RULE(reservations_survive_random_calls),
       RULE(reservations_survive_random_calls_of_threads), RULE(reservations_of_others_survive_random_calls))

@@ -7,7 +7,7 @@
 //! so does a member that lacks it ([`is_open`]). The same holds for [`reservations`], which these functions
 //! are for, too.
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use pathreads::block::{self, Block, MOST_PAGES, SIZES, SLOTS, START, State, part, size_number};
 use pathreads::kept::Kept;
@@ -55,9 +55,20 @@ pub fn serve(frame: &Frame) -> Option<u64> {
         nr::MMAP => reservations::map_file(frame.arguments()),
         nr::MPROTECT => reservations::open(a, b, c),
         // A thread may unmap its own stack, and stands on it still.
+        nr::MUNMAP if is_signal_stack(frame, a, b) => {
+            super::begin_stack();
+            None
+        }
         nr::MUNMAP if frame.rsp.wrapping_sub(a) > b && (unmap(a, b) || reservations::unmap(a, b)) => Some(0),
         _ => None,
     }
+}
+
+/// Returns whether a thread unmaps its stack for signals, and goes on: those of the runtime need another one.
+#[inline(always)]
+fn is_signal_stack(frame: &Frame, at: u64, length: u64) -> bool {
+    let [start, end] = super::OF_SIGNALS.each_ref().map(|bound| bound.load(Ordering::Relaxed));
+    at < end && start < at.saturating_add(length) && !super::is_signal_stack(frame.rsp)
 }
 
 /// Returns whether this member may have memory that is not ordinary: memory is not limited.
@@ -114,7 +125,12 @@ fn unmap(at: u64, length: u64) -> bool {
     let block = Block::exactly(at, page_end(length)).filter(|block| block.member == me());
     let is_held = control().pages_are_held.load(Ordering::Relaxed);
     let may_keep = |block: &Block| !is_held && KEPT.bytes() + block.length() <= KEPT_MOST;
-    let Some(block) = block.filter(may_keep) else { return false };
+    block.filter(may_keep).is_some_and(|block| closing(at, || close(block)))
+}
+
+/// Makes a block zero and inaccessible, which the program unmaps. Returns `false` if it is to be unmapped as
+/// ordinary memory.
+fn close(block: Block) -> bool {
     let blocks = &control().blocks;
     if !blocks.change(block, State::Used, State::Busy) {
         return false;
@@ -129,6 +145,27 @@ fn unmap(at: u64, length: u64) -> bool {
         restore(block.start(), block.end());
     }
     true
+}
+
+/// The places that this member is making zero and inaccessible: more than one if handlers do so, too.
+static CLOSING: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+
+/// Runs `f`, which makes a place zero and inaccessible. If a handler comes between, and the place is made
+/// ordinary and unmapped, the handler does not get it for a new mapping. Returns `false` if there are too
+/// many.
+pub fn closing(at: u64, f: impl FnOnce() -> bool) -> bool {
+    let take =
+        |place: &&AtomicU64| place.compare_exchange(0, at, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    CLOSING.iter().find(take).is_some_and(|place| {
+        let result = f();
+        place.store(0, Ordering::Relaxed);
+        result
+    })
+}
+
+/// Returns whether this member is closing a place.
+pub fn is_closing(at: u64) -> bool {
+    CLOSING.iter().any(|place| place.load(Ordering::Relaxed) == at)
 }
 
 /// Notes a block that is kept.
@@ -151,8 +188,11 @@ fn protect(block: Block, rights: u64) -> Result {
 pub fn restore(start: u64, end: u64) {
     super::prepare_stack();
     locked(|record| {
-        let regions = record.touched(start, end).iter();
-        regions.filter(|region| region.holders.has(me())).for_each(protect_here);
+        for region in record.touched(start, end).iter().filter(|region| region.holders.has(me())) {
+            // A handler may have begun another reservation here, or kept one.
+            let rights = if is_closed(region) { 0 } else { region.rights };
+            protect_here(&Region { rights, ..*region });
+        }
     });
 }
 
@@ -212,7 +252,8 @@ pub fn place(record: &Record, arguments: [u64; 6]) -> Option<Block> {
     let slots = (first..first + LOOKED_AT).map(|slot| Block { member: me(), size, slot: slot % SLOTS });
     next.store(((first + 1) % SLOTS) as u32, Ordering::Relaxed);
     // The page behind may be a mapping that the program has placed.
-    slots.into_iter().find(|block| record.is_free(block.start() - PAGE, block.end() + PAGE))
+    let is_free = |block: &Block| record.is_free(block.start() - PAGE, block.end() + PAGE);
+    slots.into_iter().find(|block| is_free(block) && !is_closing(block.start()))
 }
 
 /// Begins the use of a block that was recorded and mapped here as ordinary memory.
@@ -293,12 +334,13 @@ pub fn settle(record: &mut Record, start: u64, end: u64) -> Result<()> {
 
 /// Makes all blocks and reservations of this member ordinary: it makes another that has the same mapped, or
 /// ends.
-pub fn settle_own(record: &mut Record) {
-    let ranges = [part(me()), member_reservation::addresses(me())];
-    if ranges.into_iter().all(|(start, end)| settle(record, start, end).is_ok()) {
-        KEPT.forget();
-        reservations::forget_kept();
+pub fn settle_own(record: &mut Record) -> Result<()> {
+    for (start, end) in [part(me()), member_reservation::addresses(me())] {
+        settle(record, start, end)?;
     }
+    KEPT.forget();
+    reservations::forget_kept();
+    Ok(())
 }
 
 /// Returns whether a range may have memory that another member alone has mapped.

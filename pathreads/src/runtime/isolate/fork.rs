@@ -178,7 +178,7 @@ pub fn share(frame: &mut Frame, child: &Child) -> u64 {
     let Ending { word, has_begun, .. } = &control().members[me()].ending;
     let made = super::locked(|record| {
         // The child has no blocks, and may unmap what are its maker's.
-        blocks::settle_own(record);
+        blocks::settle_own(record)?;
         word.store(0, Ordering::Relaxed);
         has_begun.store(0, Ordering::Relaxed);
         let made = ask_for(making)?;
@@ -470,7 +470,8 @@ pub fn begin_sharing() {
     let _ = harmless!(nr::SET_ROBUST_LIST, head, size_of_val(&ROBUST) as u64);
     // SAFETY: the maker has the lock.
     let record = unsafe { &*control().record.get() };
-    for region in record.all().iter().filter(|region| region.rights != 0) {
+    let is_there = |region: &&Region| region.rights != 0 && !blocks::is_closed(region);
+    for region in record.all().iter().filter(is_there) {
         let _ = super::map_here(region);
     }
     super::note_synced();

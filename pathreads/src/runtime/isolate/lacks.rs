@@ -41,11 +41,19 @@ pub fn note(record: &mut Record, start: u64, end: u64) {
     if (RUNTIME_BASE..RUNTIME_END).contains(&start) {
         return;
     }
+    if super::fork::is_sharing() {
+        return;
+    }
+    let is_new = !LACKS.swap(true, Ordering::Relaxed);
+    if is_new {
+        control().members[me()].lacks.store(1, Ordering::Relaxed);
+        // Counted before the states of reservations are seen: a barrier, as `reservations::open` has one.
+        control().lacking.fetch_add(1, Ordering::SeqCst);
+    }
     let is_there = |region: &Region| region.rights & BOTH == BOTH && !blocks::is_closed(region);
     let has_all = record.covers(start, end) && record.touched(start, end).iter().all(is_there);
-    if !has_all && !super::fork::is_sharing() && !LACKS.swap(true, Ordering::Relaxed) {
-        control().members[me()].lacks.store(1, Ordering::Relaxed);
-        control().lacking.fetch_add(1, Ordering::Relaxed);
+    if has_all && is_new {
+        forget_lack();
     }
 }
 

@@ -262,10 +262,12 @@ fn check_limit(record: &Record, length: u64, rights: u64) -> Result<()> {
     if used + length > limit { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
-/// Notes the limit of the program's data.
+/// Notes the limits of the program's data and addresses.
 pub fn note_limit() {
     const RLIMIT_DATA: u64 = 2;
+    const RLIMIT_AS: u64 = 9;
     control().data_limit.store(super::limit_of(RLIMIT_DATA), Ordering::Relaxed);
+    control().address_limit.store(super::limit_of(RLIMIT_AS), Ordering::Relaxed);
 }
 
 /// Chooses the address of a mapping. A fixed one replaces the memory that is there.

@@ -149,6 +149,8 @@ struct Control {
     heap_end: AtomicU64,
     /// The most bytes of memory that can be written to.
     data_limit: AtomicU64,
+    /// The most bytes of addresses.
+    address_limit: AtomicU64,
     /// No descriptor of the runtime is lower.
     lowest_kept: AtomicU64,
     /// Faults that mapped a region, and requests that were sent.

@@ -9,12 +9,12 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use pathreads::block::MOST_PAGES;
-use pathreads::member_reservation::{SLOTS, START, Seen, Slot, State};
+use pathreads::member_reservation::{END, SLOTS, START, Seen, Slot, State};
 use pathreads::record::{Members, Record, Region};
 use pathreads::reservation::{CLASSES, Part};
 use pathreads::{PAGE, page_end};
 
-use super::{blocks, control, full, me, memory};
+use super::{blocks, control, full, lacks, me, memory, memory_file, punch};
 use crate::dispatch;
 use crate::pool::views;
 use crate::sys::{self, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result, nr};
@@ -32,10 +32,15 @@ pub fn forget_kept() {
     KEPT.iter().for_each(|slots| slots.store(0, Ordering::Relaxed));
 }
 
+/// Returns whether this member may have reservations. A limit of addresses counts those that are kept.
+fn are_possible() -> bool {
+    blocks::are_possible() && control().address_limit.load(Ordering::Relaxed) == u64::MAX
+}
+
 /// Returns the class and the length of a mapping that is to be a reservation.
 fn class_and_length([address, length, rights, flags, _, offset]: [u64; 6]) -> Option<(usize, u64)> {
     let is_it = length > 0 && dispatch::is_reservation(address, rights, flags, offset);
-    let class = Slot::class_for(length).filter(|_| is_it && blocks::are_possible())?;
+    let class = Slot::class_for(length).filter(|_| is_it && are_possible())?;
     Some((class, page_end(length)))
 }
 
@@ -77,10 +82,21 @@ pub fn open(start: u64, length: u64, rights: u64) -> Option<u64> {
         return None;
     }
     if table.change(slot, opening, seen.but(State::Open)) {
+        // The change is a barrier, as that of the count in `lacks::note` is: one of the two sees the other.
+        if control().lacking.load(Ordering::Relaxed) != 0 {
+            tell();
+        }
         return Some(0);
     }
     blocks::restore(slot.start(), slot.end());
     None
+}
+
+/// Asks the members whose calls lack memory.
+#[inline(never)]
+fn tell() {
+    super::prepare_stack();
+    super::locked(|_| lacks::tell());
 }
 
 /// Unmaps exactly a reservation of this member. Returns whether it did.
@@ -88,12 +104,13 @@ pub fn open(start: u64, length: u64, rights: u64) -> Option<u64> {
 pub fn unmap(at: u64, length: u64) -> bool {
     let Some(slot) = Slot::at(at).filter(|slot| slot.member == me()) else { return false };
     let seen = control().reservations.see(slot);
-    if at != slot.start() || page_end(length) != seen.length || !blocks::are_possible() {
+    if at != slot.start() || page_end(length) != seen.length || !are_possible() {
         return false;
     }
     match seen.state {
+        State::Reserved | State::Open if bytes_kept() + bytes_of(&seen) > blocks::KEPT_MOST => false,
         State::Reserved => change_to_kept(slot, seen),
-        State::Open if bytes_kept() + bytes_of(&seen) <= blocks::KEPT_MOST => close(slot, seen),
+        State::Open => blocks::closing(at, || close(slot, seen)),
         _ => false,
     }
 }
@@ -174,7 +191,9 @@ pub fn map_file([at, length, rights, flags, file, offset]: [u64; 6]) -> Option<u
 pub fn place(record: &mut Record, arguments: [u64; 6]) -> Option<Slot> {
     let (class, length) = class_and_length(arguments)?;
     let end_of = |slot: &Slot| slot.start() + length;
-    let is_free = |record: &Record, slot: &Slot| record.is_free(slot.start() - PAGE, end_of(slot) + PAGE);
+    let is_free = |record: &Record, slot: &Slot| {
+        record.is_free(slot.start() - PAGE, end_of(slot) + PAGE) && !blocks::is_closing(slot.start())
+    };
     if let Some(slot) = slots(class).find(|slot| is_free(record, slot)) {
         return Some(slot);
     }
@@ -186,12 +205,14 @@ pub fn place(record: &mut Record, arguments: [u64; 6]) -> Option<Slot> {
 /// Begins a reservation that was recorded and mapped here as ordinary memory.
 pub fn begin_use(slot: Slot, length: u64) {
     let reserved = Seen { state: State::Reserved, length, part: Part::default() };
+    // A call that failed may have left one.
+    control().reservations.set_copied(slot, Part::default());
     control().reservations.change(slot, Seen::default(), reserved);
 }
 
 /// Begins a reservation of ordinary memory of which a part was opened, if it can be one. The lock is held.
 pub fn begin_open(record: &mut Record, at: u64) {
-    let Some(slot) = Slot::at(at).filter(|slot| slot.member == me() && blocks::are_possible()) else {
+    let Some(slot) = Slot::at(at).filter(|slot| slot.member == me() && are_possible()) else {
         return;
     };
     if let Some(open) = as_open(record, slot) {
@@ -207,10 +228,16 @@ fn as_open(record: &mut Record, slot: Slot) -> Option<Seen> {
     let end = regions.last()?.end;
     let is_plain =
         |region: &Region| region.is_fresh() && !region.is_stack && region.holders == Members::only(me());
+    // The next mapping must find it zero, and only the part is made so.
+    let is_empty = |region: &Region| {
+        let (start, end) = (region.offset_of(region.start), region.offset_of(region.end));
+        region.rights != 0 || memory::first_data(memory_file(), start, end).is_none()
+    };
     let is_whole = regions[0].start == start
         && end < slot.end()
         && regions.windows(2).all(|pair| pair[0].end == pair[1].start)
-        && regions.iter().all(is_plain);
+        && regions.iter().all(is_plain)
+        && regions.iter().all(is_empty);
     let mut with_rights = regions.iter().filter(|region| region.rights != 0);
     let open = with_rights.next().filter(|region| is_whole && region.rights == OPEN)?;
     if with_rights.next().is_some() {
@@ -265,12 +292,27 @@ pub fn settle(record: &mut Record, region: &Region) -> Result {
         control().reservations.set_copied(slot, Part::default());
         memory::remove(record, start, end)?;
     } else if !seen.is_open() {
-        let part = record.touched(start + seen.part.start, start + seen.part.end);
-        part.iter_mut().for_each(|region| region.rights = 0);
+        for region in record.touched(start + seen.part.start, start + seen.part.end) {
+            region.rights = 0;
+            // It is zero, and another part may be opened next.
+            punch(region.offset_of(region.start), region.offset_of(region.end));
+        }
         record.join(start, end);
     }
     mark_copies(record, start, end)?;
     Ok(end.max(region.end))
+}
+
+/// Makes all ordinary of which a part of at least this length is open. All other members are stopped.
+pub fn settle_large(record: &mut Record, length: u64) -> Result<()> {
+    let mut at = START;
+    while let Some(region) = record.touched(at, END).first().copied() {
+        at = region.end;
+        if of(&region).is_some_and(|(_, seen)| seen.is_open() && seen.part.length() >= length) {
+            at = settle(record, &region)?;
+        }
+    }
+    Ok(())
 }
 
 /// Notes in the record what was copied from files, which is not zero again when the program drops it. The

@@ -36,7 +36,7 @@ use pathreads::record::{LAYER, MOST_MEMBERS, Members, NO_FILE, Record, Region};
 use pathreads::{page_end, page_start};
 
 use super::memory::{self, MOST_PRIVATE};
-use super::{Request, blocks, control, fork, me, memory_file, request};
+use super::{Request, blocks, control, fork, me, memory_file, request, reservations};
 use crate::stack;
 use crate::sys::{self, PROT_EXEC, Result, harmless, nr};
 
@@ -99,6 +99,8 @@ pub fn is_own(region: &Region) -> bool {
 /// for the child, or `None` if there are none: then all own memory is to be copied. The regions of the record
 /// have this descriptor until [`go_on`].
 pub fn begin(record: &mut Record) -> Option<u64> {
+    // They are in no snapshot, and would be copied at once.
+    reservations::settle_large(record, LEAST_LENGTH).ok()?;
     // A member that has left is not stopped.
     let are_stopped = control().leaving.load(Ordering::Relaxed) == 0;
     let apart = record.all().iter().filter(|region| is_apart(region)).count();

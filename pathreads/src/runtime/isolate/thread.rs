@@ -181,7 +181,9 @@ pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
 /// Makes a member by a call.
 fn make_new(call: &[u64; 7], cleared: u64, frame: *mut Frame) -> u64 {
     locked(|record| {
-        blocks::settle_own(record);
+        if blocks::settle_own(record).is_err() {
+            return Errno::EAGAIN.to_result();
+        }
         // A snapshot may have been made since the call was prepared.
         for word in [call[3], call[4]].into_iter().filter(|word| *word != 0) {
             super::bring(record, word, word + 4);
@@ -277,7 +279,8 @@ pub extern "C" fn exit(frame: &mut Frame) -> Then {
         if let Some((start, end)) = own {
             let _ = super::memory::remove(record, start, end);
         }
-        blocks::settle_own(record);
+        // If the record is full, its next thread has them as ordinary memory does.
+        let _ = blocks::settle_own(record);
         // No snapshot is made until the word is cleared: this member does not stop for one any more.
         control().leaving.fetch_add(1, Ordering::Relaxed);
         if word != 0 {

@@ -17,6 +17,9 @@ use crate::user;
 /// The most bytes of a view. Of a larger file the pages that are used are fewer than those that it has.
 const MOST: u64 = 256 << 10;
 
+/// The most bytes of a file that has a view.
+const MOST_OF_FILE: u64 = 1 << 20;
+
 /// The number of views.
 const VIEWS: usize = 64;
 
@@ -78,11 +81,15 @@ fn identify(file: u64, end: u64) -> Option<[u64; 2]> {
     const MODE: usize = 3;
     const LENGTH: usize = 6;
     const BLOCK: usize = 7;
+    const SECTORS: usize = 8;
+    const SECTOR: u64 = 512;
     let mut about = [0_u64; STAT];
     harmless!(nr::FSTAT, file, about.as_mut_ptr() as u64).ok()?;
     let is_meant = about[MODE] & FORMAT == REGULAR
         && about[NAMES] == 0
         && about[BLOCK] == PAGE
+        // A view keeps all of the file.
+        && about[SECTORS] * SECTOR <= MOST_OF_FILE
         && end <= page_end(about[LENGTH]);
     let is_readable =
         is_meant && harmless!(nr::FCNTL, file, F_GETFL).is_ok_and(|flags| flags & O_WRONLY_OR_PATH == 0);
