@@ -21,16 +21,16 @@
 //! 4. *Nothing is recorded beside a block that is not ordinary*, so its region is the block alone. Memory
 //!    that is placed there makes the block ordinary first.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use crate::PAGE;
 use crate::record::MOST_MEMBERS;
 
-/// The most pages of a block.
-pub const MOST_PAGES: u64 = 256;
+/// The most pages of a block. Models have one size.
+pub const MOST_PAGES: u64 = if cfg!(loom) { 1 } else { 256 };
 
 /// Up to this number of pages there is a size for each number.
-pub const SMALL: u64 = 64;
+pub const SMALL: u64 = if cfg!(loom) { 1 } else { 64 };
 
 /// The pages between two larger sizes.
 pub const STEP: u64 = 16;
@@ -56,7 +56,7 @@ pub const fn pages_of(size: usize) -> u64 {
 }
 
 /// The most blocks of a size and a member.
-pub const SLOTS: usize = 128;
+pub const SLOTS: usize = if cfg!(loom) { 2 } else { 128 };
 
 /// The first address of the blocks.
 pub const START: u64 = 0x2000_0000_0000;
@@ -172,7 +172,8 @@ pub fn part(member: usize) -> (u64, u64) {
 }
 
 /// The states of a member's blocks, on pages that no other member writes to in steady state.
-#[repr(align(4096))]
+// The stacks of models are small.
+#[cfg_attr(not(loom), repr(align(4096)))]
 struct Part {
     states: [AtomicU8; STATES],
     /// Counts blocks that became used.
@@ -186,11 +187,13 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Makes a table of ordinary blocks.
-    pub const fn new() -> Self {
-        let parts = [const { Part { states: [const { AtomicU8::new(0) }; STATES], uses: AtomicU32::new(0) } };
-            MOST_MEMBERS];
-        Blocks { parts }
+    sync::const_unless_loom! {
+        /// Makes a table of ordinary blocks.
+        pub fn new() -> Self {
+            let parts =
+                atomics![Part { states: atomics![AtomicU8::new(0); STATES], uses: AtomicU32::new(0) }; MOST_MEMBERS];
+            Blocks { parts }
+        }
     }
 
     fn word(&self, block: Block) -> &AtomicU8 {
@@ -199,18 +202,20 @@ impl Blocks {
 
     /// Returns the state of a block.
     pub fn state(&self, block: Block) -> State {
-        // Acquire pairs with the release in `change`.
+        // Acquire pairs with the release in `change` and `end`.
         State::of(self.word(block).load(Ordering::Acquire))
     }
 
     /// Changes a state. Returns whether it was `from`.
     pub fn change(&self, block: Block, from: State, to: State) -> bool {
-        // Release: the mapping has been changed as the new state says. Acquire: nothing is changed before.
+        // Release: a member that sees the block ordinary sees the version that was announced before. Nothing
+        // is acquired: the block's own member changes its mapping alone, and others hold the lock.
         let word = self.word(block);
         let is_changed =
-            word.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+            word.compare_exchange(from as u8, to as u8, Ordering::Release, Ordering::Relaxed).is_ok();
         if is_changed && to == State::Used {
-            // Release pairs with the acquire in `uses`. A handler may count, too.
+            // Release pairs with the acquire in `uses`: a member that sees the count sees the block used. A
+            // handler may count, too.
             self.parts[block.member].uses.fetch_add(1, Ordering::Release);
         }
         is_changed
@@ -218,7 +223,8 @@ impl Blocks {
 
     /// Makes a block ordinary, and returns what it was.
     pub fn end(&self, block: Block) -> State {
-        State::of(self.word(block).swap(State::Ordinary as u8, Ordering::AcqRel))
+        // Release, as in `change`.
+        State::of(self.word(block).swap(State::Ordinary as u8, Ordering::Release))
     }
 
     /// Returns the addresses of those of the first members.

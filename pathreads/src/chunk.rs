@@ -13,7 +13,7 @@
 //! not have were doing. A block that was taken at that moment stays so in the child: the pool does not
 //! use it again, and calls that name it are the kernel's.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::PAGE;
 
@@ -27,7 +27,7 @@ pub const SIZE: u64 = STRIDE - PAGE;
 /// The most pages of a block.
 pub const MOST_PAGES: u64 = 256;
 
-const WORDS: usize = 8;
+const WORDS: usize = if cfg!(loom) { 1 } else { 8 };
 
 /// The memory of a free block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +43,10 @@ pub enum Content {
 /// A bit for each block.
 type Bits = [AtomicU64; WORDS];
 
-const fn no_bits() -> Bits {
-    [const { AtomicU64::new(0) }; WORDS]
+sync::const_unless_loom! {
+    fn no_bits() -> Bits {
+        atomics![AtomicU64::new(0); WORDS]
+    }
 }
 
 /// The states of a chunk's blocks. It has cache lines of its own, in pairs as the CPU fetches them: chunks of
@@ -66,17 +68,19 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Makes a chunk without blocks.
-    pub const fn new() -> Self {
-        Chunk {
-            pages: AtomicU32::new(0),
-            cpu: AtomicU32::new(0),
-            next: AtomicU32::new(0),
-            free: no_bits(),
-            used: no_bits(),
-            kernels: no_bits(),
-            clean: no_bits(),
-            gone: no_bits(),
+    sync::const_unless_loom! {
+        /// Makes a chunk without blocks.
+        pub fn new() -> Self {
+            Chunk {
+                pages: AtomicU32::new(0),
+                cpu: AtomicU32::new(0),
+                next: AtomicU32::new(0),
+                free: no_bits(),
+                used: no_bits(),
+                kernels: no_bits(),
+                clean: no_bits(),
+                gone: no_bits(),
+            }
         }
     }
 

@@ -3,24 +3,26 @@
 //! They are hints: another member may have made a block ordinary, and its bit stays. So a block that is kept
 //! again may have its bit set, and counts once. Handlers of the member come between any two instructions.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicU64, Ordering};
 
 use crate::PAGE;
 use crate::block::{SIZES, SLOTS, pages_of};
 
-const WORDS: usize = SLOTS / 64;
+const WORDS: usize = SLOTS.div_ceil(64);
 
-/// The slots of each size that are kept, and their bytes. Setting a bit adds to the bytes, and clearing it
-/// subtracts.
+/// The slots of each size that are kept, and their bytes, which are never too few: they are added before the
+/// bit is set, and subtracted after it is cleared.
 pub struct Kept {
     slots: [[AtomicU64; WORDS]; SIZES],
     bytes: AtomicU64,
 }
 
 impl Kept {
-    /// Creates one without any.
-    pub const fn new() -> Self {
-        Kept { slots: [const { [const { AtomicU64::new(0) }; WORDS] }; SIZES], bytes: AtomicU64::new(0) }
+    sync::const_unless_loom! {
+        /// Creates one without any.
+        pub fn new() -> Self {
+            Kept { slots: atomics![atomics![AtomicU64::new(0); WORDS]; SIZES], bytes: AtomicU64::new(0) }
+        }
     }
 
     /// Returns the bytes of all that are kept.
@@ -31,8 +33,11 @@ impl Kept {
     /// Notes a slot of the size with this number.
     pub fn add(&self, size: usize, slot: usize) {
         let (word, bit) = (&self.slots[size][slot / 64], 1 << (slot % 64));
-        if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
-            self.bytes.fetch_add(pages_of(size) * PAGE, Ordering::Relaxed);
+        let bytes = pages_of(size) * PAGE;
+        // Before the bit is set: a handler may take the slot at once, and subtract.
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if word.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+            self.subtract(bytes);
         }
     }
 

@@ -5,6 +5,21 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+/// Makes an array of equal atomics. Loom's cannot be made at compile time.
+#[cfg(not(loom))]
+macro_rules! atomics {
+    ($value:expr; $count:expr) => {
+        [const { $value }; $count]
+    };
+}
+
+#[cfg(loom)]
+macro_rules! atomics {
+    ($value:expr; $count:expr) => {
+        core::array::from_fn::<_, { $count }, _>(|_| $value)
+    };
+}
+
 pub mod block;
 pub mod chunk;
 pub mod elf;

@@ -4,8 +4,8 @@
 //! (threads with an address space of their own) have it mapped. It is a value without a lock: the runtime
 //! keeps it in memory that all members share, and changes it under one lock.
 
-/// The most members at a time.
-pub const MOST_MEMBERS: usize = 128;
+/// The most members at a time. Models have few.
+pub const MOST_MEMBERS: usize = if cfg!(loom) { 4 } else { 128 };
 
 /// The most regions. Linux has about as many mappings for a process by default.
 pub const MOST_REGIONS: usize = 60_000;

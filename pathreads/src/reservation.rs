@@ -32,7 +32,7 @@
 //! The addresses lie in one range, in classes: the slots of class `k` have 2^`k` bytes, and begin at
 //! [`SLOTS`] · 2^`k` from the start of the range. So the class and the slot follow from an address.
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::{PAGE, page_end};
 
@@ -228,19 +228,21 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Makes an unused one.
-    pub const fn new() -> Self {
-        Reservation {
-            state: AtomicU64::new(State::Unused as u64),
-            part: AtomicU64::new(0),
-            copied: AtomicU64::new(0),
-            rest: AtomicU8::new(Rest::Reserved as u8),
-            is_hidden: AtomicBool::new(false),
-            cpu: AtomicU32::new(0),
-            next: AtomicU32::new(0),
-            view: AtomicU32::new(0),
-            length: AtomicU64::new(0),
-            flags: AtomicU64::new(0),
+    sync::const_unless_loom! {
+        /// Makes an unused one.
+        pub fn new() -> Self {
+            Reservation {
+                state: AtomicU64::new(State::Unused as u64),
+                part: AtomicU64::new(0),
+                copied: AtomicU64::new(0),
+                rest: AtomicU8::new(Rest::Reserved as u8),
+                is_hidden: AtomicBool::new(false),
+                cpu: AtomicU32::new(0),
+                next: AtomicU32::new(0),
+                view: AtomicU32::new(0),
+                length: AtomicU64::new(0),
+                flags: AtomicU64::new(0),
+            }
         }
     }
 
@@ -255,7 +257,8 @@ impl Reservation {
         let change = (seen.0 >> Seen::CHANGE).wrapping_add(1) << Seen::CHANGE;
         let owner = u64::from(owner.thread & Owner::MOST) << 8 | u64::from(owner.generation);
         let new = Seen(change | owner << Seen::OWNER | to as u64);
-        let changed = self.state.compare_exchange(seen.0, new.0, Ordering::AcqRel, Ordering::Relaxed);
+        // `see` has acquired this very state.
+        let changed = self.state.compare_exchange(seen.0, new.0, Ordering::Release, Ordering::Relaxed);
         changed.is_ok().then_some(new)
     }
 
@@ -282,11 +285,13 @@ impl Reservation {
     /// Begins to unmap the rest of the slot. Returns whether it was reserved.
     pub fn begin_rest(&self) -> bool {
         let (from, to) = (Rest::Reserved as u8, Rest::Ending as u8);
-        self.rest.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        // Relaxed: no thread has unmapped any of it before.
+        self.rest.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Notes that the rest of the slot is unmapped.
     pub fn end_rest(&self) {
+        // Release pairs with the acquire in `rest`: the program may map others there.
         self.rest.store(Rest::Kernels as u8, Ordering::Release);
     }
 

@@ -317,11 +317,17 @@ fn loom(names: &[&str], lane: &Lane) -> Result<Tally> {
     Ok(tally)
 }
 
+/// Crates with models that do not lie under crates/.
+const WITH_MODELS: [&str; 1] = ["pathreads"];
+
 /// Returns the crates that have a test of this name.
 fn packages_with(test: &str) -> Result<Vec<String>> {
-    let mut names = Vec::new();
+    let mut folders: Vec<PathBuf> = WITH_MODELS.map(|name| root().join(name)).into();
     for entry in std::fs::read_dir(root().join("crates"))? {
-        let folder = entry?.path();
+        folders.push(entry?.path());
+    }
+    let mut names = Vec::new();
+    for folder in folders {
         let tests = folder.join("tests");
         if tests.join(test).with_extension("rs").exists() || tests.join(test).exists() {
             names.push(format!("radixvm-{}", folder.file_name().unwrap_or_default().to_string_lossy()));
