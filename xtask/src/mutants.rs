@@ -13,6 +13,7 @@ mod tree;
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -70,7 +71,7 @@ impl<'a> Request<'a> {
 /// Runs what the words after `mutants orderings` ask for. Returns whether all wanted mutants were run.
 pub fn orderings(words: &[&str]) -> Result<bool> {
     let request = Request::parse(words)?;
-    let source = root().join("crates").join(request.name).join("src");
+    let source = folder_of(request.name).join("src");
     let sites = Sites::of(&source).with_context(|| format!("{} cannot be read", source.display()))?;
     if request.list {
         sites.mutants.iter().for_each(|mutant| println!("{mutant}"));
@@ -79,6 +80,12 @@ pub fn orderings(words: &[&str]) -> Result<bool> {
     }
     println!("{} orderings, {} of them Relaxed; {} mutants", sites.count, sites.relaxed, sites.mutants.len());
     Ok(true)
+}
+
+/// Returns the folder of a crate, which lies under crates/ or at the root.
+fn folder_of(name: &str) -> PathBuf {
+    let folder = root().join("crates").join(name);
+    if folder.exists() { folder } else { root().join(name) }
 }
 
 fn run(request: &Request<'_>, sites: &Sites) -> Result<()> {

@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 
+/// The folder of a binary beside a library, which no model builds.
+const BINARY: &str = "src/runtime";
+
 /// The access that an ordering orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
@@ -116,7 +119,7 @@ pub struct Sites {
 }
 
 impl Sites {
-    /// Finds the orderings in the files under `folder`.
+    /// Finds the orderings in the files under `folder`, but for those of a binary.
     pub fn of(folder: &Path) -> Result<Self> {
         let mut sites = Sites::default();
         sites.read(folder)?;
@@ -130,7 +133,9 @@ impl Sites {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             if path.is_dir() {
-                self.read(&path)?;
+                if !path.ends_with(BINARY) {
+                    self.read(&path)?;
+                }
             } else if path.extension().is_some_and(|end| end == "rs") {
                 let text = fs::read_to_string(&path)?;
                 self.texts.insert(path, text);
