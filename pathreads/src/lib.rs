@@ -29,6 +29,7 @@ pub mod member_reservation;
 pub mod pointers;
 pub mod record;
 pub mod refused;
+pub mod requests;
 pub mod reservation;
 pub mod sites;
 pub mod slot;

@@ -62,7 +62,7 @@ impl Members {
     }
 
     /// Returns the numbers of the members.
-    pub fn iter(self) -> impl Iterator<Item = usize> {
+    pub fn iter(self) -> impl Iterator<Item = usize> + Clone {
         (0..MOST_MEMBERS).filter(move |member| self.has(*member))
     }
 }

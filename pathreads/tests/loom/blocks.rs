@@ -318,7 +318,7 @@ impl Member {
 /// Another member names a place beside the block, or places memory there, at any moment.
 #[test]
 fn a_block_is_the_members_until_it_is_ordinary() {
-    explore(3, || {
+    explore(2, || {
         let world = World::new(State::Kept);
         let other = run(world.member(OTHER, Mapping::No), |other| {
             if other.place() {

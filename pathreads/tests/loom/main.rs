@@ -8,6 +8,7 @@
 mod blocks;
 mod chunks;
 mod kept;
+mod requests;
 mod reservations;
 
 use sync::loom;
@@ -16,5 +17,6 @@ use sync::loom;
 fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 10_000;
     builder.check(model);
 }

@@ -201,7 +201,7 @@ fn a_kept_one_is_one_threads_and_zero() {
 /// The same without an open page, and two that revoke.
 #[test]
 fn a_closed_one_is_one_threads_and_zero() {
-    explore(3, || {
+    explore(2, || {
         let world = World::new(State::Kept, Part::default());
         let threads = [run(&world, round), run(&world, World::revoke)];
         world.revoke();
@@ -213,7 +213,7 @@ fn a_closed_one_is_one_threads_and_zero() {
 /// A call names a kept one while others map it: it is one thread's, or the kernel's without memory.
 #[test]
 fn a_kept_one_that_is_named_goes() {
-    explore(3, || {
+    explore(2, || {
         let world = World::new(State::Kept, PART);
         let mapping = run(&world, |world| {
             let is_mapped = world.map();

@@ -20,10 +20,9 @@
 //!    `holders`.
 //!    A part that becomes a copy is a request to `holders`, too: no member writes to the copy before all
 //!    have it.
-//! 3. *A request is answered before the lock is released.* The requester writes it, sets `pending` of each
-//!    member (release, which pairs with the acquire in [`serve`]) and sends SIGSTKFLT. The member does what
-//!    is asked and clears `pending` (release, which pairs with the acquire in [`request`]). SIGSTKFLT is
-//!    never blocked, so a member that waits for the lock answers too. A call that it interrupted
+//! 3. *A request is answered before the lock is released* (`pathreads::requests`). The requester writes it,
+//!    sets `pending` of each member and sends SIGSTKFLT. The member does what is asked and clears `pending`.
+//!    SIGSTKFLT is never blocked, so a member that waits for the lock answers too. A call that it interrupted
 //!    is prepared and made again (`entry`), and so is one that it met between the two. A call that waits for
 //!    memory which is not there is prepared once more when there is more ([`lacks`]).
 //! 4. *Only the holder of the lock makes requests*, so there is one at a time, and the record does not change
@@ -59,6 +58,7 @@ use abi::Errno;
 use pathreads::block::Blocks;
 use pathreads::member_reservation::Reservations;
 use pathreads::record::{Full, LAYER, MOST_MEMBERS, Members, NO_FILE, Record, Region};
+use pathreads::requests::{self, Seat};
 use pathreads::{RUNTIME_BASE, RUNTIME_END, page_end};
 
 use crate::sys::{
@@ -80,7 +80,7 @@ const CONTROL: u64 = RUNTIME_BASE + (8 << 20);
 struct Member {
     /// Its number in Linux, or 0 if there is no such member.
     thread: AtomicU32,
-    /// [`ASKED`] while a request waits for it, [`SERVING`] while it serves.
+    /// Whether a request waits for it, or it serves (`pathreads::requests`).
     pending: AtomicU32,
     /// Whether it is a thread, or waits to be one (`waiting`).
     stage: AtomicU32,
@@ -97,9 +97,6 @@ struct Member {
     /// Written by the member as it is stopped.
     stacks: snapshots::Stacks,
 }
-
-const ASKED: u32 = 1;
-const SERVING: u32 = 2;
 
 /// A thing that a member is asked to do.
 #[derive(Clone, Copy)]
@@ -448,33 +445,39 @@ fn prepare_stack() {
     user::write_same(below);
 }
 
+/// Linux, as members wait for each other and interrupt each other.
+struct Linux;
+
+impl requests::Kernel for Linux {
+    fn wait(&self, word: &AtomicU32, value: u32, milliseconds: u64) {
+        wait(word, value, milliseconds * MILLISECOND);
+    }
+
+    fn wake(&self, word: &AtomicU32) {
+        wake(word);
+    }
+
+    fn interrupt(&self, thread: u32) {
+        let thread = u64::from(thread);
+        let _ = harmless!(nr::TGKILL, thread, thread, SIGSTKFLT);
+        control().requests.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Takes the lock. A signal of a request interrupts the sleep. Requests to the leader are its own thread's,
 /// which must stop, or queue signals, itself.
 fn lock() {
-    let word = &control().lock;
-    // Acquire pairs with the release in `unlock`.
-    if word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-        return;
-    }
-    while word.swap(2, Ordering::Acquire) != 0 {
+    requests::take_lock(&control().lock, &Linux, || {
         if !is_helper() {
             serve_here();
         }
-        wait(word, 2, MILLISECOND);
-    }
+    });
 }
 
 /// Takes the lock, if it is released within some milliseconds: its holder may have been killed. Returns
 /// whether it is taken.
 fn lock_within(milliseconds: u64) -> bool {
-    (0..milliseconds).any(|_| {
-        // Acquire pairs with the release in `unlock`.
-        let is_taken = control().lock.swap(2, Ordering::Acquire) == 0;
-        if !is_taken {
-            wait(&control().lock, 2, MILLISECOND);
-        }
-        is_taken
-    })
+    requests::take_lock_within(&control().lock, milliseconds, &Linux)
 }
 
 /// Forgets the members that were killed before a program is executed: in the leader's watcher, which has the
@@ -493,10 +496,7 @@ fn forget_members(is_locked: bool) {
 
 /// Releases the lock.
 fn unlock() {
-    // Release pairs with the acquire in `lock`.
-    if control().lock.swap(0, Ordering::Release) == 2 {
-        wake(&control().lock);
-    }
+    requests::release_lock(&control().lock, &Linux);
 }
 
 const MILLISECOND: u64 = 1_000_000;
@@ -517,7 +517,6 @@ fn wake(word: &AtomicU32) {
 
 /// Asks members, and waits for their answers. This member is left out. The lock is held.
 fn request(members: Members, what: Request) {
-    let is_there = |member: &usize| control().members[*member].thread.load(Ordering::Relaxed) != 0;
     // A child of `vfork` acts in its maker's name, and has not what that has mapped.
     let members = if fork::is_sharing() { members } else { members.without(me()) };
     if members.is_empty() {
@@ -525,28 +524,11 @@ fn request(members: Members, what: Request) {
     }
     // SAFETY: the lock is held, and no member is asked.
     unsafe { control().request.get().write(what) };
-    for member in members.iter().filter(is_there) {
+    let seat = |member: usize| {
         let Member { thread, pending, .. } = &control().members[member];
-        pending.store(ASKED, Ordering::Release);
-        let thread = u64::from(thread.load(Ordering::Relaxed));
-        let _ = harmless!(nr::TGKILL, thread, thread, SIGSTKFLT);
-        control().requests.fetch_add(1, Ordering::Relaxed);
-    }
-    let stops = &control().stops;
-    if !stops.load(Ordering::Relaxed).is_multiple_of(2) {
-        // Release pairs with the acquire in `stay_stopped`.
-        stops.fetch_add(2, Ordering::Release);
-        wake(stops);
-    }
-    for member in members.iter().filter(is_there) {
-        let pending = &control().members[member].pending;
-        loop {
-            match pending.load(Ordering::Acquire) {
-                0 => break,
-                value => wait(pending, value, 10 * MILLISECOND),
-            }
-        }
-    }
+        Seat { thread, pending }
+    };
+    requests::ask(members.iter().map(seat), &control().stops, &Linux);
 }
 
 /// Returns all members but this one.
@@ -574,10 +556,16 @@ fn serve(pointer: u64) {
     if fork::is_sharing() {
         return;
     }
-    let pending = &control().members[me()].pending;
-    if pending.compare_exchange(ASKED, SERVING, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        return;
+    let mut stops = None;
+    requests::serve(&control().members[me()].pending, &Linux, || stops = do_as_asked(pointer));
+    if let Some(value) = stops {
+        stay_stopped(value, pointer);
     }
+}
+
+/// Does what this member is asked to do. Returns the value of `stops` if it is to stop.
+#[inline(always)]
+fn do_as_asked(pointer: u64) -> Option<u32> {
     // SAFETY: the requester waits until `pending` is cleared.
     let what = unsafe { *control().request.get() };
     match what {
@@ -610,27 +598,12 @@ fn serve(pointer: u64) {
         }
         Request::Queue { signal } => signals::take_carried(signal),
     }
-    pending.store(0, Ordering::Release);
-    wake(pending);
-    if let Request::Stop { value } = what {
-        stay_stopped(value, pointer);
-    }
+    if let Request::Stop { value } = what { Some(value) } else { None }
 }
 
 /// Waits until members go on, and does meanwhile what this one is asked to do.
-fn stay_stopped(mut seen: u32, pointer: u64) {
-    let stops = &control().stops;
-    loop {
-        // Acquire pairs with the release in `with_others_stopped` and in `request`.
-        match stops.load(Ordering::Acquire) {
-            now if now.is_multiple_of(2) => break,
-            now if now == seen => wait(stops, now, 10 * MILLISECOND),
-            now => {
-                seen = now;
-                serve(pointer);
-            }
-        }
-    }
+fn stay_stopped(value: u32, pointer: u64) {
+    requests::stay_stopped(&control().stops, value, &Linux, || serve(pointer));
 }
 
 /// Returns whether the lock is held in this member's name.
@@ -642,12 +615,10 @@ fn holder_is_me() -> bool {
 /// while they write would have what one wrote last, and not what it wrote before. The lock is held.
 fn with_others_stopped<R>(f: impl FnOnce() -> R) -> R {
     let stops = &control().stops;
-    let value = stops.fetch_add(1, Ordering::Relaxed) + 1;
+    let value = requests::begin_stop(stops);
     request(others(), Request::Stop { value });
     let result = f();
-    // Release pairs with the acquire in `stay_stopped`.
-    stops.fetch_add(1, Ordering::Release);
-    wake(stops);
+    requests::end_stop(stops, &Linux);
     result
 }
 
@@ -782,13 +753,12 @@ fn map_all() {
 
 /// Notes that this task has all that is recorded.
 fn note_synced() {
-    SYNCED.store(control().version.load(Ordering::Relaxed), Ordering::Relaxed);
+    requests::note_synced(&control().version, &SYNCED);
 }
 
 /// Returns whether this member has all that is recorded, but blocks of other members.
 fn is_synced() -> bool {
-    // Acquire pairs with the release in `announce`.
-    control().version.load(Ordering::Acquire) == SYNCED.load(Ordering::Relaxed)
+    requests::is_synced(&control().version, &SYNCED)
 }
 
 /// Maps the regions of a range that this member does not have as recorded.
@@ -851,8 +821,7 @@ fn remember(region: &Region) {
 /// remembered. A lost right is asked for by a request.
 #[inline(never)]
 fn is_remembered(from: u64, length: u64) -> bool {
-    // Acquire pairs with the release in `announce`.
-    let now = control().version.load(Ordering::Acquire);
+    let now = control().version.load(Ordering::Relaxed);
     REMEMBERED.iter().any(|Remembered { version, start, end }| {
         version.load(Ordering::Relaxed) == now
             && start.load(Ordering::Relaxed) <= from
@@ -878,16 +847,12 @@ fn touch_in(record: &mut Record, start: u64, end: u64) {
 /// Notes that members may have less than is recorded. The lock is held. This member has what changed, or
 /// maps it before the lock is released.
 fn announce() {
-    let version = announce_to_all();
-    if SYNCED.load(Ordering::Relaxed) == version {
-        SYNCED.store(version + 1, Ordering::Relaxed);
-    }
+    requests::note_announced(&SYNCED, announce_to_all());
 }
 
 /// Notes that members may have less than is recorded, this one included. Returns the version before.
 fn announce_to_all() -> u64 {
-    let version = control().version.load(Ordering::Relaxed);
-    control().version.store(version + 1, Ordering::Release);
+    let version = requests::announce(&control().version);
     lacks::tell();
     version
 }
