@@ -64,7 +64,8 @@ impl Kernel for Member {
         self.step();
         let (mutex, condition) = &self.world.sleep;
         let sleep = mutex.lock().unwrap();
-        let is_interrupted = self.world.signals[self.me].load(Ordering::Relaxed) != 0;
+        let is_interrupted =
+            !self.is_handling.get() && self.world.signals[self.me].load(Ordering::Relaxed) != 0;
         if word.load(Ordering::Relaxed) == value && !is_interrupted {
             drop(condition.wait(sleep).unwrap());
         } else {
@@ -148,18 +149,22 @@ struct Member {
     me: usize,
     mapped: std::cell::Cell<Option<(Frame, u64)>>,
     synced: AtomicU64,
+    /// Whether it runs the handler of requests, which such a signal does not interrupt.
+    is_handling: std::cell::Cell<bool>,
 }
 
 impl Member {
     fn new(world: &Arc<World>, me: usize, rights: u64) -> Self {
         let mapped = std::cell::Cell::new(Some((Frame::Own, rights)));
-        Member { world: world.clone(), me, mapped, synced: AtomicU64::new(1) }
+        Member { world: world.clone(), me, mapped, synced: AtomicU64::new(1), is_handling: false.into() }
     }
 
     /// Is interrupted, if a request was sent.
     fn step(&self) {
-        if self.world.signals[self.me].swap(0, Ordering::Acquire) != 0 {
+        if !self.is_handling.get() && self.world.signals[self.me].swap(0, Ordering::Acquire) != 0 {
+            self.is_handling.set(true);
             self.serve();
+            self.is_handling.set(false);
         }
     }
 
@@ -323,7 +328,13 @@ impl Member {
         self.locked(|record| {
             self.world.pending[NEW].store(0, Ordering::Relaxed);
             let synced = AtomicU64::new(self.synced.load(Ordering::Relaxed));
-            let new = Member { world: self.world.clone(), me: NEW, mapped: self.mapped.clone(), synced };
+            let new = Member {
+                world: self.world.clone(),
+                me: NEW,
+                mapped: self.mapped.clone(),
+                synced,
+                is_handling: false.into(),
+            };
             let made = thread::spawn(move || {
                 new.world.threads[NEW].store(NEW as u32 + 1, Ordering::Relaxed);
                 f(&new);
@@ -477,9 +488,10 @@ fn no_member_writes_to_a_copy_before_all_have_it() {
 /// While others are stopped, the memory is as one of them left it, and they answer requests.
 #[test]
 fn members_that_are_stopped_write_nothing_and_answer() {
-    explore(2, || {
+    explore(3, || {
         let world = World::new(BOTH);
         let other = run(Member::new(&world, 1, BOTH), |other| {
+            other.read();
             other.access(WRITE, |cell| cell.set(1));
             other.access(WRITE, |cell| cell.set(2));
         });
