@@ -42,6 +42,10 @@ pub enum Counter {
     CompressedPages,
     /// Frames that hold compressed pages: taken minus freed.
     CompressedFrames,
+    /// Counters of pages that were made because reads contended.
+    ReadCounters,
+    /// Pages of such counters: made minus freed.
+    ReadCounterPages,
     /// Tasks: made minus freed.
     Tasks,
     /// Address spaces: made minus freed.

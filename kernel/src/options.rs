@@ -76,15 +76,14 @@ impl Options {
         let options = text.split_ascii_whitespace().fold(Self::DEFAULT, Self::with);
         let Self { design, tables, .. } = options;
         assert!(design.has(tables), "vm={} has no tables={}", design.word(), tables.word());
-        let Self { read_refs, refs, .. } = options;
-        assert!(
-            read_refs.works_with(tables, refs),
-            "read_refs={} needs tables=shared and refs=refcache",
-            read_refs.word()
-        );
         assert!(!options.compress || design.compresses(), "vm={} cannot compress", design.word());
         OPTIONS.set(options);
         options
+    }
+
+    /// Returns whether a process counts reads in its page table.
+    pub fn counts_in_entries(&self) -> bool {
+        self.read_refs.counts_in_entries(self.tables, self.refs)
     }
 
     fn with(self, word: &str) -> Self {

@@ -107,22 +107,6 @@ impl System {
         }
     }
 
-    /// Returns the same system.
-    ///
-    /// # Errors
-    /// If our kernel cannot boot with such tables and counters together.
-    pub fn checked(self) -> Result<System> {
-        if let System::Radixvm(_, tables, refs, reads) = self {
-            ensure!(
-                reads.works_with(tables, refs),
-                "--read-refs {} needs one page table for all cores (--tables shared, or the system shared), \
-                 and --refs refcache",
-                reads.word()
-            );
-        }
-        Ok(self)
-    }
-
     /// Returns the same system with the default counters.
     pub fn with_usual_counters(self) -> System {
         self.counting(Refs::Refcache).reading(ReadRefs::Pinned)
@@ -187,17 +171,6 @@ pub fn word(value: &impl ValueEnum) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lodic_is_refused_where_the_kernel_cannot_count_so() {
-        let lodic = |system: System| system.reading(ReadRefs::Lodic);
-        assert!(lodic(System::SHARED).checked().is_ok() && lodic(System::Linux).checked().is_ok());
-        for system in [System::ADAPTIVE, System::PERCORE, System::SHARED.counting(Refs::Snzi)] {
-            let said = lodic(system).checked().unwrap_err().to_string();
-            assert!(said.contains("lodic") && said.contains("--tables shared") && said.contains("--refs"));
-            assert!(system.checked().is_ok());
-        }
-    }
 
     #[test]
     fn every_design_is_in_the_table_and_has_tables() {

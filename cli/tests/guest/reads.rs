@@ -74,7 +74,55 @@ fn is_shared(row: &Value) {
 fn reads_that_are_counted_in_page_tables_share_nothing() {
     is_private(&lodic("4", &[]));
     is_private(&lodic("2", &["--sharers", "2"]));
-    is_shared(&lodic("2", &["--sharers", "1"]));
+}
+
+/// Runs the same on two CPUs without a meter, and returns how many counters contention has made: none if all
+/// reads are counted in page tables.
+fn made_by_contention(more: &[&str]) -> i64 {
+    let options = ["-c", "2", "--tables", "shared", "--read-refs", "lodic"];
+    let words = ["drbh", "--threads", "2", "--mapped", "--iterations", "200000"];
+    counters(&run(&options, &[&words, more].concat()))
+}
+
+fn counters(run: &Run) -> i64 {
+    assert_eq!(run.status, 0, "{run:?}");
+    let cores = run.stats["counters"]["read_counters"].as_array().expect("a counter");
+    cores.iter().map(|count| count.as_i64().expect("a number")).sum()
+}
+
+/// Checks that reads are not counted in page tables. A busy host may run one CPU after the other, so that
+/// none meets the other at the page.
+fn contends(more: &[&str]) {
+    assert!((0..20).any(|_| made_by_contention(more) > 0), "{more:?}");
+}
+
+#[test]
+fn fewer_than_four_processes_do_not_count_in_page_tables() {
+    assert_eq!(made_by_contention(&["--sharers", "2"]), 0);
+    contends(&["--sharers", "1"]);
+}
+
+/// No process has mapped the page. The first reads contend, and the rest are counted by the process.
+#[test]
+fn readers_that_contend_get_counters_of_their_own() {
+    for tables in ["adaptive", "percore", "shared"] {
+        let options = ["--systems", tables, "--cpus", "4", "--read-refs", "lodic"];
+        for more in [[].as_slice(), &["--bytes", "64"]] {
+            let name = format!("contended-{tables}{}", more.concat());
+            let words = [&["drbh", "--iterations", "1000"], more].concat();
+            contend_between_ticks(&name, &options, &words).iter().for_each(is_private);
+        }
+    }
+}
+
+/// The counters go while the processes wait, and come back. The page is freed as often as it is replaced.
+#[test]
+fn counters_go_when_their_processes_do_not_read() {
+    for tables in ["adaptive", "percore", "shared"] {
+        let options = ["-m", "128M", "-c", "4", "--tables", tables, "--read-refs", "lodic"];
+        let run = run(&options, &[compiled("hotpage", Compiler::Musl).as_str(), "4", "300"]);
+        assert!(run.text() == "hotpage: done\n" && counters(&run) > 4, "{run:?}");
+    }
 }
 
 /// The parent counts among those that share the file.
@@ -87,7 +135,8 @@ fn a_child_counts_where_its_parent_does() {
 #[test]
 fn a_ninth_region_takes_the_place_of_the_oldest() {
     is_private(&lodic("4", &["--regions", "8"]));
-    is_shared(&lodic("4", &["--regions", "9"]));
+    assert_eq!(made_by_contention(&["--sharers", "2", "--regions", "8"]), 0);
+    contends(&["--sharers", "2", "--regions", "9"]);
 }
 
 /// Threads of a process share the entry of its page table, and no others.
@@ -137,13 +186,17 @@ fn no_read_sees_a_page_that_its_file_has_dropped() {
             storm(&options, &["4", "500", "7"]);
         }
     }
-    storm(&["-m", "256M", "-c", "3", "--tables", "shared", "--read-refs", "lodic"], &["6", "500", "7"]);
+    for tables in ["adaptive", "shared"] {
+        storm(&["-m", "256M", "-c", "3", "--tables", tables, "--read-refs", "lodic"], &["6", "500", "7"]);
+    }
     for (tables, read_refs) in [("adaptive", "pinned"), ("shared", "lodic")] {
         let options = ["-m", "512M", "-c", "8", "--tables", tables, "--read-refs", read_refs];
         storm(&options, &["64", "60", "10"]);
     }
     // With baselines, the file's reference waits for the reads.
-    for (refs, read_refs) in [("atomic", "shared"), ("sloppy", "paygo"), ("snzi", "refcache")] {
+    for (refs, read_refs) in
+        [("atomic", "shared"), ("sloppy", "paygo"), ("snzi", "refcache"), ("atomic", "lodic")]
+    {
         storm(&["-m", "256M", "-c", "3", "--refs", refs, "--read-refs", read_refs], &["4", "300", "8"]);
     }
 }
@@ -172,8 +225,10 @@ fn a_copy_that_faults_when_memory_is_short_shows_the_page() {
     let path = scratch("reads").join("big");
     fs::write(&path, vec![0x77; 16 << 20]).unwrap();
     let file = format!("{}:/big", path.display());
-    let kinds =
-        SAFE.map(|read_refs| ("adaptive", read_refs, "3")).into_iter().chain([("shared", "lodic", "6")]);
+    let kinds = SAFE
+        .map(|read_refs| ("adaptive", read_refs, "3"))
+        .into_iter()
+        .chain(["adaptive", "shared"].map(|tables| (tables, "lodic", "6")));
     for (tables, read_refs, processes) in kinds {
         let options = ["-m", "36M", "-c", "2", "--tables", tables, "--read-refs", read_refs, "--file", &file];
         let run = storm(&options, &[processes, "200", "9", "/big"]);

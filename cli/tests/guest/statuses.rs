@@ -96,7 +96,6 @@ fn bad_options_are_ours() {
         (["--tables", "none"], "percore"),
         (["-e", "NOT_SET_ANYWHERE"], "NOT_SET_ANYWHERE=VALUE"),
         (["--tabels", "shared"], "'--tables'"),
-        (["--read-refs", "lodic"], "--tables shared"),
     ] {
         let (status, text) = refused(&[&["run"], &options[..], &[&hello]].concat());
         assert_eq!((status, text.contains(said)), (125, true), "{options:?}: {text}");

@@ -7,7 +7,9 @@ mod forgetful;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use baselines::{Deltas, EmbeddedCount, Locked, PayGo, Scheme, Shared, Sloppy, Snzi, Uncounted, Zero};
+use baselines::{
+    ClaimedCount, Deltas, EmbeddedCount, Locked, PayGo, Scheme, Shared, Sloppy, Snzi, Uncounted, Zero,
+};
 use forgetful::Forgetful;
 use percore::{CoreId, Pinned, threads};
 use proptest::prelude::*;
@@ -278,6 +280,20 @@ fn the_bytes_of_an_object() {
         assert!(Snzi::object_bytes(cores) >= 128 * cores);
     }
     assert_eq!(Snzi::object_bytes(64), size_of::<baselines::SnziCount>() + 128 * (64 + 21));
+}
+
+/// Another object may claim the word when it counts nothing, and a question frees it.
+#[test]
+fn a_claimed_count_keeps_its_object_while_it_counts() {
+    let word = ClaimedCount::default();
+    assert!(!word.take(1) && word.claim(1) && word.claim(1));
+    assert!((0..0xffff).all(|_| word.take(1)) && !word.take(1) && !word.take(2));
+    assert!(word.is_used() && word.has(1) && !word.has(2) && !word.claim(2));
+    (0..0xffff).for_each(|_| word.leave());
+    assert!(!word.is_used() && !word.has(2) && word.take(1));
+    word.leave();
+    assert!(!word.has(1) && !word.take(1), "the question frees the word");
+    assert!(word.claim(2) && word.take(2) && !word.has(1) && word.has(2));
 }
 
 /// The count stops at its most and at 0, and leaves the other bits of the word alone.

@@ -42,7 +42,7 @@ use abi::Errno;
 use abi::file::F_SEAL_SEAL;
 use percore::{Pinned, pin};
 use sync::SpinLock;
-use vm::{Copies, FrameNum, PageNum};
+use vm::{Copies, FrameNum};
 
 use self::changing::Changing;
 use self::seals::Seals;
@@ -51,7 +51,7 @@ use super::host::Place;
 use crate::bytes::{after, prefix, prefix_mut};
 use crate::mm::mappings::Mappings;
 use crate::mm::page_tree::{self, PageTree};
-use crate::mm::read_refs::Hold;
+use crate::mm::read_refs::{Hold, Reader};
 use crate::mm::{epoch, frame_io, page_refs, user};
 
 /// Bytes of a page.
@@ -294,20 +294,20 @@ impl PageCache {
 
     /// Copies `len` bytes from `at` on to the program at `to`, up to the end. Returns the number of bytes.
     /// Where there is no page they are zeroes. The caller copies as [`read_refs`](crate::mm::read_refs) says,
-    /// and `mine` returns the page at which its process may show a page of the file.
+    /// and `reader` returns where its process may count a read of a page of the file.
     ///
     /// # Errors
     /// EFAULT if a page of the program's is missing, EIO or ENOMEM if a page cannot be made.
-    pub fn copy_out(
+    pub fn copy_out<'r>(
         &self,
         at: u64,
         to: u64,
         len: usize,
-        mine: impl Fn(u64) -> Option<PageNum>,
+        reader: impl Fn(u64) -> Reader<'r>,
     ) -> Result<usize, Errno> {
         let mut done = 0;
         for (page, offset, bytes) in pieces(at, len) {
-            let (held, to) = (self.hold(page, &mine)?, to + done as u64);
+            let (held, to) = (self.hold(page, &reader)?, to + done as u64);
             // The end is read after the page is looked for: a truncation lowers it before it removes pages.
             let valid = self.len().saturating_sub(at + done as u64).min(bytes as u64) as usize;
             match held {
@@ -324,10 +324,10 @@ impl PageCache {
 
     /// Returns the frame of `page`, if it has one, and what keeps it.
     #[inline]
-    fn hold(
+    fn hold<'r>(
         &self,
         page: u64,
-        mine: impl Fn(u64) -> Option<PageNum>,
+        reader: impl Fn(u64) -> Reader<'r>,
     ) -> Result<Option<(FrameNum, Hold)>, Errno> {
         let pin = pin();
         let frame = match self.pages.get(&pin, page) {
@@ -337,7 +337,7 @@ impl PageCache {
                 None => return Ok(None),
             },
         };
-        Ok(Some((frame, Hold::take(pin, frame, mine(page)))))
+        Ok(Some((frame, Hold::take(pin, frame, &reader(page)))))
     }
 
     /// Returns the frame that holds what a read finds in a page that is not in memory: none if that is

@@ -7,7 +7,7 @@ use percore::{AllCores, CoreId, MAX_CORES, Pinned, pin};
 use refcache::{Config, Refcache};
 use sync::{CachePadded, SetOnce};
 
-use super::{Scheduler, frames, lending, remains, shrinkers, space};
+use super::{Scheduler, frames, lending, read_counters, remains, shrinkers, space};
 use crate::above::Above;
 use crate::arch;
 use crate::counters::{self, Counter};
@@ -124,6 +124,7 @@ fn take_part(pin: &Pinned) {
 fn review(pin: &Pinned) {
     if domain().is_online(pin) && domain().wants_tick(pin) && domain().tick(pin).flushed {
         counters::add(pin, Counter::Epochs, 1);
+        read_counters::sweep(pin);
     }
 }
 

@@ -36,6 +36,8 @@ pub mod owners;
 pub mod page_refs;
 #[allow(unsafe_code)]
 pub mod page_tree;
+#[allow(unsafe_code, clippy::indexing_slicing)]
+pub mod read_counters;
 #[allow(unsafe_code)]
 pub mod read_refs;
 pub mod refcache_arc;

@@ -40,6 +40,7 @@ use vm::FrameNum;
 use super::baseline_refs::BaselineRefs;
 use super::epoch;
 use super::frames;
+use super::read_counters::Mark;
 use super::read_refs;
 use crate::arch::{phys_to_virt, virt_to_phys};
 use crate::options;
@@ -52,6 +53,7 @@ struct PageRef {
     baseline: Option<NonNull<BaselineRefs>>,
     /// Reads that hold a file's frame, as far as they are counted here (`read_refs.rs`).
     readers: AtomicU64,
+    mark: Mark,
 }
 
 /// Bytes for each frame.
@@ -88,7 +90,7 @@ pub fn share_of_file(_pin: &Pinned, frame: FrameNum) -> Result<(), Errno> {
 }
 
 fn write(frame: FrameNum, header: Header, baseline: Option<NonNull<BaselineRefs>>) {
-    let new = PageRef { header, baseline, readers: AtomicU64::new(0) };
+    let new = PageRef { header, baseline, readers: AtomicU64::new(0), mark: Mark::new() };
     // SAFETY: each frame has a descriptor, and no one but the owner of an uncounted frame uses it.
     unsafe { descriptor(frame).write(new) };
 }
@@ -130,6 +132,12 @@ pub fn leave(pin: &Pinned, frame: FrameNum) {
 pub(super) fn readers<'r>(frame: FrameNum) -> &'r AtomicU64 {
     // SAFETY: the frame is counted, so its descriptor has been written, and the array stays for ever.
     &unsafe { descriptor(frame).as_ref() }.readers
+}
+
+/// Returns the mark beside them, in the same line.
+pub(super) fn mark<'r>(frame: FrameNum) -> &'r Mark {
+    // SAFETY: as for `readers`.
+    &unsafe { descriptor(frame).as_ref() }.mark
 }
 
 #[inline]
@@ -212,12 +220,12 @@ fn is_read(header: NonNull<Header>) -> bool {
     read_refs::is_held(frame_of(header))
 }
 
-/// Makes the domain call `release` some epochs later. The frame does not count as released until then, so a
-/// core that drains the domain does not take it for progress.
+/// Makes the domain call `release` of a frame's header, or another's, some epochs later. It does not count as
+/// released until then, so a core that drains the domain does not take it for progress.
 ///
 /// # Safety
 /// The domain has forgotten the header.
-unsafe fn come_back(domain: &Refcache, pin: &Pinned, header: NonNull<Header>, release: Release) {
+pub(super) unsafe fn come_back(domain: &Refcache, pin: &Pinned, header: NonNull<Header>, release: Release) {
     // SAFETY: the caller's promise. The header becomes that of an object with one reference, which is dropped
     // at once.
     unsafe {

@@ -11,7 +11,7 @@
 //! | `shared` | the descriptor's word, twice | may reclaim, sleep and move to another core | when the word is 0, which is asked every few epochs |
 //! | `refcache` | this core's delta cache, twice | the same | some epochs after the last reference is dropped, a read's or another |
 //! | `paygo` | an entry of this core's table, twice | the same | when no table has an entry of the frame and the word is 0, asked every few epochs |
-//! | `lodic` | the entry of the page in the one table of its process, twice, if that shows the page and the process asked for it, or else as `shared` | the same | when the word is 0, asked every few epochs |
+//! | `lodic` | the entry of the page in the one table of its process, twice, if that shows the page and the process asked for it; or a [counter of its process](read_counters), if readers contend; or else as `shared` | the same | when the word is 0 and no process counts a read, asked every few epochs |
 //! | `none` | nothing | the same | perhaps while it is read: the read then returns what the next owner writes |
 //!
 //! The states of a file's frame with `shared`, `paygo` and `lodic`:
@@ -41,8 +41,10 @@
 //!    to another core counts itself out of the entry of the first core.
 //! 5. An entry's count moves to the word of the descriptor before its page drops its reference to the frame
 //!    (`arch::entry_count`). `release` runs after all pages have dropped theirs. So it finds all holds in the
-//!    word, and need not look for entries. This is the query of LODIC, which sums all entries instead.
-//! 6. A hold that was counted in an entry is dropped there if the entry shows the frame and has a count,
+//!    word, and need not look for entries. LODIC's query sums all entries instead.
+//! 6. A counter of a process keeps its frame while it has a count. `release` looks at those of all processes,
+//!    if a read has ever made one for the frame (`read_counters.rs`).
+//! 7. A hold that was counted in an entry is dropped there if the entry shows the frame and has a count,
 //!    otherwise from the word. The sum is right either way, and only the sum is asked.
 //!
 //! Orderings: taking a hold is Relaxed, because the epochs order it before `release` (a core flushes after
@@ -57,6 +59,7 @@ use sync::atomic::Ordering;
 use vm::{FrameNum, PageNum};
 
 use super::page_refs;
+use super::read_counters::{self, Counted, ReadCounters};
 use crate::arch::{self, CountedEntry};
 use crate::{control, options};
 
@@ -75,6 +78,19 @@ pub struct Hold {
     at: Place,
 }
 
+/// The places where the process of a reader may count a read of a page.
+pub struct Reader<'m> {
+    /// The page at which the process may show it.
+    pub page: Option<PageNum>,
+    /// The counters of the process.
+    pub counters: Option<&'m ReadCounters>,
+}
+
+impl Reader<'_> {
+    /// A process that does not count reads itself.
+    pub const NONE: Self = Self { page: None, counters: None };
+}
+
 /// The place where a hold is counted.
 enum Place {
     /// Nowhere: the reader stays pinned.
@@ -90,6 +106,8 @@ enum Place {
     Anchor(CoreId),
     /// The entry of a page in the process's page table.
     Entry(CountedEntry),
+    /// A counter of the process.
+    Counter(Counted),
 }
 
 /// Makes the tables that the option needs, and warns if it is unsafe. Called once, at boot.
@@ -115,10 +133,15 @@ pub(super) fn is_asked() -> bool {
     matches!(options::get().read_refs, ReadRefs::Shared | ReadRefs::Paygo | ReadRefs::Lodic)
 }
 
-/// Returns whether a read looks for its own mapping of the page.
+/// Returns whether a process counts reads itself.
 #[inline]
 pub fn is_local() -> bool {
     options::get().read_refs == ReadRefs::Lodic
+}
+
+/// Returns whether it also counts them in its page table.
+pub fn has_entries() -> bool {
+    options::get().counts_in_entries()
 }
 
 /// Adds reads that were counted elsewhere to the word of a frame's descriptor.
@@ -129,16 +152,16 @@ pub(super) fn add(frame: FrameNum, reads: u64) {
 
 impl Hold {
     /// Takes a hold of a file's frame, which the caller found in its tree since it was pinned by `pin`. The
-    /// process may show it at the page `mine`.
+    /// process of `reader` may count it.
     #[inline]
-    pub fn take(pin: Pinned, frame: FrameNum, mine: Option<PageNum>) -> Self {
+    pub fn take(pin: Pinned, frame: FrameNum, reader: &Reader<'_>) -> Self {
         let at = match options::get().read_refs {
             ReadRefs::Pinned => Place::Pin { _pin: pin },
             ReadRefs::None => Place::Nowhere,
             ReadRefs::Shared => in_descriptor(frame),
-            ReadRefs::Lodic => mine
-                .and_then(|page| arch::count_read(page, frame))
-                .map_or_else(|| in_descriptor(frame), Place::Entry),
+            ReadRefs::Lodic => {
+                locally(&pin, frame, reader).unwrap_or_else(|| contending(&pin, frame, reader))
+            }
             ReadRefs::Refcache => {
                 page_refs::join(&pin, frame);
                 Place::Header
@@ -163,6 +186,8 @@ impl Drop for Hold {
             Place::Descriptor | Place::Entry(_) => {
                 page_refs::readers(self.frame).fetch_sub(1, Ordering::Release);
             }
+            // SAFETY: a hold is dropped once.
+            Place::Counter(counter) => unsafe { counter.leave() },
             Place::Header => page_refs::leave(&pin(), self.frame),
             Place::Anchor(core) => tables().leave(&pin(), *core, name(self.frame)),
         }
@@ -175,10 +200,29 @@ fn in_descriptor(frame: FrameNum) -> Place {
     Place::Descriptor
 }
 
+/// Counts a hold where no other process does, if there is such a place.
+#[inline]
+fn locally(pin: &Pinned, frame: FrameNum, reader: &Reader<'_>) -> Option<Place> {
+    let counter = || Some(Place::Counter(reader.counters?.take(pin, frame)?));
+    let entry = || Some(Place::Entry(arch::count_read(reader.page?, frame)?));
+    counter().or_else(entry)
+}
+
+/// Counts a hold in the frame's descriptor. If readers contend for that, the process gets a counter for its
+/// next read.
+fn contending(pin: &Pinned, frame: FrameNum, reader: &Reader<'_>) -> Place {
+    let place = in_descriptor(frame);
+    if let Some(counters) = reader.counters.filter(|_| page_refs::mark(frame).leave(pin)) {
+        counters.claim(pin, frame);
+    }
+    place
+}
+
 /// Returns whether a read holds the frame. Exact once no core can take a new hold.
 pub(super) fn is_held(frame: FrameNum) -> bool {
     // Acquire: partner of the Release in `drop`, as is the one of the tables.
     page_refs::readers(frame).load(Ordering::Acquire) != 0
+        || read_counters::is_held(frame)
         || TABLES.get().is_some_and(|tables| tables.is_anchored(name(frame)))
 }
 

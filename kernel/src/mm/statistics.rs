@@ -9,7 +9,7 @@ use crate::arch;
 use crate::counters::{Counter, of};
 
 /// The counters that are reported, and their names.
-const NAMES: [(Counter, &str); 14] = [
+const NAMES: [(Counter, &str); 16] = [
     (Counter::Ipis, "ipis"),
     (Counter::Epochs, "epochs"),
     (Counter::FramesUsed, "frames_used"),
@@ -19,6 +19,8 @@ const NAMES: [(Counter, &str); 14] = [
     (Counter::CompressedFrames, "compressed_frames"),
     (Counter::FramesZeroed, "frames_zeroed"),
     (Counter::TablePages, "table_pages"),
+    (Counter::ReadCounters, "read_counters"),
+    (Counter::ReadCounterPages, "read_counter_pages"),
     (Counter::ContextSwitches, "context_switches"),
     (Counter::KeptTlbs, "kept_tlbs"),
     (Counter::Ticks, "ticks"),

@@ -14,10 +14,12 @@ use super::freeze::Freezer;
 use super::heap::Heap;
 use super::local_counts::LocalCounts;
 use super::pages::Pages;
+use crate::fs::page_cache::PageCache;
 use crate::fs::{self, OpenFile};
 use crate::mm::fallible;
 use crate::mm::file_mapping;
-use crate::mm::read_refs;
+use crate::mm::read_counters::ReadCounters;
+use crate::mm::read_refs::{self, Reader};
 use crate::mm::refcache_arc::RefcacheArc;
 use crate::mm::space::{self, SpaceHandle, user_pages};
 use crate::mm::static_or_arc::StaticOrArc;
@@ -49,6 +51,8 @@ pub struct Memory {
     pub freezer: Freezer,
     /// The files whose reads it counts in its own page table.
     pub local_counts: LocalCounts,
+    /// Its counters of reads of contended pages.
+    read_counters: ReadCounters,
     /// Held by calls that add memory in a process with limits.
     pub growing: SpinLock<()>,
 }
@@ -179,6 +183,7 @@ impl Memory {
             locks: AtomicU64::new(0),
             freezer: Freezer::new(),
             local_counts: LocalCounts::new(),
+            read_counters: ReadCounters::new(),
             growing: SpinLock::new(()),
         }
     }
@@ -211,6 +216,14 @@ impl Memory {
         }
     }
 
+    /// Returns where a read of `page` of a file may be counted by a task that runs here.
+    #[inline]
+    pub fn reader(&self, pages: &PageCache, page: u64) -> Reader<'_> {
+        let find = || self.local_counts.find(pages.name(), page);
+        let page = if pages.is_shared_by_many() { find() } else { None };
+        Reader { page, counters: Some(&self.read_counters) }
+    }
+
     /// Copies the memory for a fork by `task`, which runs here. The copy changes independently. Its future
     /// mappings are not locked.
     ///
@@ -219,7 +232,7 @@ impl Memory {
     pub fn fork(self: &Arc<Self>, task: &Task) -> Result<Arc<Self>, Errno> {
         let (heap, space) = self.heap.copy_with(|| self.fork_space(task));
         let copy = fallible::arc(Self::new(space?, heap, self.program.clone()))?;
-        if read_refs::is_local() {
+        if read_refs::has_entries() {
             copy.local_counts.inherit(&self.local_counts);
         }
         Ok(copy)

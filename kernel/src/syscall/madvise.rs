@@ -200,7 +200,7 @@ fn shown(region: &Region) -> Result<FilePart, Errno> {
 /// ENOMEM if `pages` are not mapped. EINVAL if they show no file.
 fn count_reads(task: &Task, pages: PageRange) -> Outcome {
     let part = part(task, pages, |_| Ok(()))?;
-    if read_refs::is_local() {
+    if read_refs::has_entries() {
         task.shared().memory.local_counts.add(&part.file, part.first, part.pages);
     }
     Ok(0)

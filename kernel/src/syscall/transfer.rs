@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::file::{IoVec, O_DSYNC, POLLERR, POLLIN, POLLOUT};
-use vm::{Access, PageNum, VirtAddr};
+use vm::{Access, VirtAddr};
 
 use crate::bytes::{prefix, prefix_mut, tail};
 use crate::fs::buffers::Buffers;
@@ -12,7 +12,8 @@ use crate::fs::content::{Content, WriteAt};
 use crate::fs::host::MountFile;
 use crate::fs::page_cache::{PAGE, PageCache};
 use crate::fs::{OpenFile, Room};
-use crate::mm::{epoch, fallible, read_refs, user};
+use crate::mm::read_refs::{self, Reader};
+use crate::mm::{epoch, fallible, user};
 use crate::process::{fault, retry, retry_on_enomem, under_lock};
 use crate::sched;
 
@@ -275,22 +276,19 @@ fn copy_pages(pages: &PageCache, at: u64, buffers: &mut Buffers) -> Result<usize
 /// buffer of the kernel. A caller that holds a lock gets the error, and faults the page in without the lock.
 fn copy_piece(pages: &PageCache, at: u64, to: IoVec) -> Result<usize, Errno> {
     let len = to.len as usize;
-    if read_refs::may_sleep() {
-        return pages.copy_out(at, to.base, len, |page| shown_at(pages, page));
+    if read_refs::is_local() {
+        return sched::with_current(|task| {
+            let memory = &task.shared().memory;
+            pages.copy_out(at, to.base, len, |page| memory.reader(pages, page))
+        });
     }
-    match epoch::without_reclaim(|| pages.copy_out(at, to.base, len, |_| None)) {
+    if read_refs::may_sleep() {
+        return pages.copy_out(at, to.base, len, |_| Reader::NONE);
+    }
+    match epoch::without_reclaim(|| pages.copy_out(at, to.base, len, |_| Reader::NONE)) {
         Err(Errno::EFAULT) if epoch::may_reclaim() => copy_by_buffer(pages, at, to),
         done => done,
     }
-}
-
-/// Returns the page at which this process may show a page of a file that many processes share.
-#[inline]
-fn shown_at(pages: &PageCache, page: u64) -> Option<PageNum> {
-    if !read_refs::is_local() || !pages.is_shared_by_many() {
-        return None;
-    }
-    sched::with_current(|task| task.shared().memory.local_counts.find(pages.name(), page))
 }
 
 #[cold]

@@ -299,6 +299,5 @@ mod tests {
     fn machines_name_how_they_read_unless_as_usual() {
         assert_eq!(reading("lodic").words(), ["radix", "shared", "refcache", "lodic"]);
         assert_eq!((reading("pinned"), SHARED.words()), (SHARED, vec!["radix", "shared", "refcache"]));
-        assert!(READS.iter().all(|word| reading(word).system().unwrap().checked().is_ok()));
     }
 }

@@ -109,7 +109,7 @@ pub struct Streams {
 
 /// Plans a session.
 pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<Plan> {
-    check_memory(system.checked()?, size.memory)?;
+    check_memory(system, size.memory)?;
     let (image, disk) = image(system, job, size.memory)?;
     if image.len() as u64 > size.memory / 2 {
         bail!("program and files take {} MiB: give the guest more memory with -m", image.len() >> 20);

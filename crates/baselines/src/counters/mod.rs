@@ -1,5 +1,6 @@
 //! One file for each way to count.
 
+pub(crate) mod claimed;
 pub(crate) mod deltas;
 pub(crate) mod embedded;
 pub(crate) mod locked;

@@ -3,6 +3,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p radixvm-baselines --test loom --release`
 #![cfg(loom)]
 
+mod claimed;
 mod counters;
 mod embedded;
 #[path = "../support/forgetful.rs"]

@@ -9,7 +9,6 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use abi::config::ReadRefs;
 use baselines::EmbeddedCount;
 use vm::{FrameNum, PageNum};
 
@@ -62,7 +61,7 @@ fn entry<'t>(page: PageNum) -> Option<&'t AtomicU64> {
 
 /// Returns whether entries may have counts.
 pub(super) fn is_used() -> bool {
-    options::get().read_refs == ReadRefs::Lodic
+    options::get().counts_in_entries()
 }
 
 /// Moves the count of `old`, the former value of an entry, to the frame that it showed.

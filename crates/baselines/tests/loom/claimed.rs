@@ -1,0 +1,105 @@
+//! A word that two objects claim, one after the other, while readers count and one asks about the first
+//! object at the end. Loom reports an end that is not ordered after every read.
+
+use std::sync::Arc;
+
+use baselines::ClaimedCount;
+use loom::cell::UnsafeCell;
+use loom::model::Builder;
+use loom::thread;
+use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// The object that ends, and the one that takes its place in the word.
+const FIRST: u64 = 1;
+const SECOND: u64 = 2;
+
+struct Object {
+    word: ClaimedCount,
+    /// References to the first object that found no room.
+    shared: AtomicU64,
+    /// Readers of the first object that are not pinned any more.
+    unpinned: AtomicUsize,
+    ends: UnsafeCell<u32>,
+}
+
+// SAFETY: loom checks every access to the cell.
+unsafe impl Sync for Object {}
+// SAFETY: as for `Sync`.
+unsafe impl Send for Object {}
+
+impl Object {
+    fn read(&self) {
+        let local = self.word.take(FIRST) || (self.word.claim(FIRST) && self.word.take(FIRST));
+        if !local {
+            self.shared.fetch_add(1, Ordering::Relaxed);
+        }
+        self.unpinned.fetch_add(1, Ordering::Release);
+        // SAFETY: loom checks that no thread ends it meanwhile.
+        self.ends.with(|ends| unsafe { assert_eq!(*ends, 0, "read after its end") });
+        if local {
+            self.word.leave();
+        } else {
+            self.shared.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    fn read_another(&self) {
+        if self.word.claim(SECOND) && self.word.take(SECOND) {
+            assert!(self.word.is_used());
+            self.word.leave();
+        }
+    }
+
+    /// Ends the first object if no reader holds it.
+    fn ask(&self, readers: usize) -> bool {
+        let is_last = self.unpinned.load(Ordering::Acquire) == readers;
+        let ended = is_last && self.shared.load(Ordering::Acquire) == 0 && !self.word.has(FIRST);
+        if ended {
+            // SAFETY: loom checks that no thread uses it.
+            self.ends.with_mut(|ends| unsafe { *ends += 1 });
+            assert!(!self.word.take(FIRST), "a word names an object that has ended");
+        }
+        ended
+    }
+}
+
+fn explore(readers: usize, others: usize) {
+    let mut builder = Builder::new();
+    // With three threads beside the one that asks, one more takes minutes.
+    builder.preemption_bound = Some(if readers + others > 2 { 2 } else { 3 });
+    builder.check(move || {
+        let object = Arc::new(Object {
+            word: ClaimedCount::default(),
+            shared: AtomicU64::new(0),
+            unpinned: AtomicUsize::new(0),
+            ends: UnsafeCell::new(0),
+        });
+        let start = |read: fn(&Object)| {
+            let object = Arc::clone(&object);
+            thread::spawn(move || read(&object))
+        };
+        let threads: Vec<_> = (0..readers)
+            .map(|_| start(Object::read))
+            .chain((0..others).map(|_| start(Object::read_another)))
+            .collect();
+        let ended = object.ask(readers);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(ended || object.ask(readers), "a reference is left, or one too many was dropped");
+    });
+}
+
+#[test]
+fn two_readers_of_one_object() {
+    explore(2, 0);
+}
+
+/// The word may be claimed away between a reference and the question.
+#[test]
+fn a_reader_and_one_of_another_object() {
+    explore(1, 1);
+}
+
+#[test]
+fn two_readers_and_one_of_another_object() {
+    explore(2, 1);
+}
