@@ -294,20 +294,20 @@ impl PageCache {
 
     /// Copies `len` bytes from `at` on to the program at `to`, up to the end. Returns the number of bytes.
     /// Where there is no page they are zeroes. The caller copies as [`read_refs`](crate::mm::read_refs) says,
-    /// and `reader` returns where its process may count a read of a page of the file.
+    /// and its process counts the read itself if there is a `reader`.
     ///
     /// # Errors
     /// EFAULT if a page of the program's is missing, EIO or ENOMEM if a page cannot be made.
-    pub fn copy_out<'r>(
+    pub fn copy_out(
         &self,
         at: u64,
         to: u64,
         len: usize,
-        reader: impl Fn(u64) -> Reader<'r>,
+        reader: Option<&impl Reader>,
     ) -> Result<usize, Errno> {
         let mut done = 0;
         for (page, offset, bytes) in pieces(at, len) {
-            let (held, to) = (self.hold(page, &reader)?, to + done as u64);
+            let (held, to) = (self.hold(page, reader)?, to + done as u64);
             // The end is read after the page is looked for: a truncation lowers it before it removes pages.
             let valid = self.len().saturating_sub(at + done as u64).min(bytes as u64) as usize;
             match held {
@@ -324,11 +324,7 @@ impl PageCache {
 
     /// Returns the frame of `page`, if it has one, and what keeps it.
     #[inline]
-    fn hold<'r>(
-        &self,
-        page: u64,
-        reader: impl Fn(u64) -> Reader<'r>,
-    ) -> Result<Option<(FrameNum, Hold)>, Errno> {
+    fn hold(&self, page: u64, reader: Option<&impl Reader>) -> Result<Option<(FrameNum, Hold)>, Errno> {
         let pin = pin();
         let frame = match self.pages.get(&pin, page) {
             Some(frame) => frame,
@@ -337,7 +333,7 @@ impl PageCache {
                 None => return Ok(None),
             },
         };
-        Ok(Some((frame, Hold::take(pin, frame, &reader(page)))))
+        Ok(Some((frame, Hold::take(pin, (page, frame), reader))))
     }
 
     /// Returns the frame that holds what a read finds in a page that is not in memory: none if that is

@@ -42,7 +42,8 @@ use refcache::{Header, Refcache};
 use sync::SpinLock;
 use vm::FrameNum;
 
-use super::{FRAME, epoch, fallible, page_refs};
+use super::{FRAME, Scheduler, epoch, fallible, page_refs};
+use crate::above::Above;
 use crate::counters::{self, Counter};
 
 /// Reads of a page that find another core's mark, in one epoch, before it counts as contended. An epoch lasts
@@ -125,7 +126,7 @@ impl ReadCounters {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn page(&self) -> Option<&CounterPage> {
         // Acquire: pairs with the Release in `make`.
         let page = NonNull::new(self.0.load(Ordering::Acquire))?;
@@ -155,6 +156,8 @@ impl Drop for ReadCounters {
         if self.0.get_mut().is_null() {
             return;
         }
+        // The last task of a process may go where the core has left the epochs.
+        Above::come_online();
         let _pages = PAGES.lock();
         if let Some(page) = self.page() {
             page.detach(&pin());
@@ -188,7 +191,9 @@ impl CounterPage {
     }
 
     fn counter(&self, frame: FrameNum) -> &ClaimedCount {
-        &self.counters[frame.get() as usize % COUNTERS]
+        // The high bits of the hash: neighbours get places far apart, and no division is needed.
+        let hash = (frame.get() as u32).wrapping_mul(0x9e37_79b9);
+        &self.counters[((u64::from(hash) * COUNTERS as u64) >> 32) as usize]
     }
 
     /// Takes the page from its owner. The caller has locked the list.

@@ -78,17 +78,31 @@ pub struct Hold {
     at: Place,
 }
 
-/// The places where the process of a reader may count a read of a page.
-pub struct Reader<'m> {
-    /// The page at which the process may show it.
-    pub page: Option<PageNum>,
-    /// The counters of the process.
-    pub counters: Option<&'m ReadCounters>,
+/// A process that counts its reads of a file itself.
+pub trait Reader {
+    /// Returns its counters.
+    fn counters(&self) -> &ReadCounters;
+    /// Returns whether enough processes have named regions of the file to look for this one's.
+    fn may_show(&self) -> bool;
+    /// Returns the page at which it may show a page of the file.
+    fn shown_at(&self, page: u64) -> Option<PageNum>;
 }
 
-impl Reader<'_> {
-    /// A process that does not count reads itself.
-    pub const NONE: Self = Self { page: None, counters: None };
+/// No process: reads are counted in another way.
+pub enum NoReader {}
+
+impl Reader for NoReader {
+    fn counters(&self) -> &ReadCounters {
+        match *self {}
+    }
+
+    fn may_show(&self) -> bool {
+        match *self {}
+    }
+
+    fn shown_at(&self, _page: u64) -> Option<PageNum> {
+        match *self {}
+    }
 }
 
 /// The place where a hold is counted.
@@ -151,17 +165,33 @@ pub(super) fn add(frame: FrameNum, reads: u64) {
 }
 
 impl Hold {
-    /// Takes a hold of a file's frame, which the caller found in its tree since it was pinned by `pin`. The
-    /// process of `reader` may count it.
+    /// Takes a hold of a page of a file and its frame, which the caller found in the file's tree since it was
+    /// pinned by `pin`. The process counts it itself if there is a `reader`.
     #[inline]
-    pub fn take(pin: Pinned, frame: FrameNum, reader: &Reader<'_>) -> Self {
+    pub fn take(pin: Pinned, (page, frame): (u64, FrameNum), reader: Option<&impl Reader>) -> Self {
+        let Some(reader) = reader else { return Self::in_one_way(pin, frame) };
+        if reader.may_show() {
+            return Self::where_named(&pin, (page, frame), reader);
+        }
+        Self { frame, at: counted(&pin, frame, reader.counters()) }
+    }
+
+    /// Takes a hold in the process's entry of the page, if that shows the frame, or else as where no process
+    /// has named a region.
+    #[inline]
+    fn where_named(pin: &Pinned, (page, frame): (u64, FrameNum), reader: &impl Reader) -> Self {
+        let entry = reader.shown_at(page).and_then(|page| arch::count_read(page, frame));
+        let at = entry.map_or_else(|| counted(pin, frame, reader.counters()), Place::Entry);
+        Self { frame, at }
+    }
+
+    /// Takes a hold as all processes do.
+    #[inline]
+    fn in_one_way(pin: Pinned, frame: FrameNum) -> Self {
         let at = match options::get().read_refs {
             ReadRefs::Pinned => Place::Pin { _pin: pin },
             ReadRefs::None => Place::Nowhere,
-            ReadRefs::Shared => in_descriptor(frame),
-            ReadRefs::Lodic => {
-                locally(&pin, frame, reader).unwrap_or_else(|| contending(&pin, frame, reader))
-            }
+            ReadRefs::Shared | ReadRefs::Lodic => in_descriptor(frame),
             ReadRefs::Refcache => {
                 page_refs::join(&pin, frame);
                 Place::Header
@@ -175,19 +205,30 @@ impl Hold {
 }
 
 impl Drop for Hold {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         match &self.at {
             Place::Pin { .. } | Place::Nowhere => {}
+            // SAFETY: a hold is dropped once.
+            Place::Counter(counter) => unsafe { counter.leave() },
             // SAFETY: a hold is no `Send` and stays with its call, so this is the task that took it, and the
             // task has the same space: only `execve` changes that, and reads nothing with a hold.
             Place::Entry(entry) if unsafe { arch::uncount_read(entry, self.frame) } => {}
+            _ => self.leave(),
+        }
+    }
+}
+
+impl Hold {
+    /// Counts the hold out of a place that other processes may use.
+    #[inline(never)]
+    fn leave(&self) {
+        match &self.at {
+            Place::Pin { .. } | Place::Nowhere | Place::Counter(_) => {}
             // Release: partner of the Acquire in `is_held`.
             Place::Descriptor | Place::Entry(_) => {
                 page_refs::readers(self.frame).fetch_sub(1, Ordering::Release);
             }
-            // SAFETY: a hold is dropped once.
-            Place::Counter(counter) => unsafe { counter.leave() },
             Place::Header => page_refs::leave(&pin(), self.frame),
             Place::Anchor(core) => tables().leave(&pin(), *core, name(self.frame)),
         }
@@ -200,19 +241,21 @@ fn in_descriptor(frame: FrameNum) -> Place {
     Place::Descriptor
 }
 
-/// Counts a hold where no other process does, if there is such a place.
+/// Counts a hold in a counter of the process, if it has one for the frame.
 #[inline]
-fn locally(pin: &Pinned, frame: FrameNum, reader: &Reader<'_>) -> Option<Place> {
-    let counter = || Some(Place::Counter(reader.counters?.take(pin, frame)?));
-    let entry = || Some(Place::Entry(arch::count_read(reader.page?, frame)?));
-    counter().or_else(entry)
+fn counted(pin: &Pinned, frame: FrameNum, counters: &ReadCounters) -> Place {
+    match counters.take(pin, frame) {
+        Some(counter) => Place::Counter(counter),
+        None => contending(pin, frame, counters),
+    }
 }
 
 /// Counts a hold in the frame's descriptor. If readers contend for that, the process gets a counter for its
 /// next read.
-fn contending(pin: &Pinned, frame: FrameNum, reader: &Reader<'_>) -> Place {
+#[inline(never)]
+fn contending(pin: &Pinned, frame: FrameNum, counters: &ReadCounters) -> Place {
     let place = in_descriptor(frame);
-    if let Some(counters) = reader.counters.filter(|_| page_refs::mark(frame).leave(pin)) {
+    if page_refs::mark(frame).leave(pin) {
         counters.claim(pin, frame);
     }
     place

@@ -57,6 +57,31 @@ pub struct Memory {
     pub growing: SpinLock<()>,
 }
 
+/// A process that reads a file, and counts that itself.
+pub struct FileReader<'m> {
+    /// Its memory.
+    pub memory: &'m Memory,
+    /// The pages of the file.
+    pub pages: &'m PageCache,
+}
+
+impl Reader for FileReader<'_> {
+    #[inline]
+    fn counters(&self) -> &ReadCounters {
+        &self.memory.read_counters
+    }
+
+    #[inline]
+    fn may_show(&self) -> bool {
+        self.pages.is_shared_by_many()
+    }
+
+    #[inline]
+    fn shown_at(&self, page: u64) -> Option<PageNum> {
+        self.memory.local_counts.find(self.pages.name(), page)
+    }
+}
+
 /// A mapping, as it was at one moment.
 pub struct Mapped {
     /// The region as the space reports it.
@@ -214,14 +239,6 @@ impl Memory {
             let end = self.space.overview(&pin, rest, detail, usize::MAX, &mut show);
             rest = PageRange::between(end, rest.end());
         }
-    }
-
-    /// Returns where a read of `page` of a file may be counted by a task that runs here.
-    #[inline]
-    pub fn reader(&self, pages: &PageCache, page: u64) -> Reader<'_> {
-        let find = || self.local_counts.find(pages.name(), page);
-        let page = if pages.is_shared_by_many() { find() } else { None };
-        Reader { page, counters: Some(&self.read_counters) }
     }
 
     /// Copies the memory for a fork by `task`, which runs here. The copy changes independently. Its future

@@ -80,7 +80,7 @@ use end::EndingCell;
 pub use exec::exec;
 pub use groups::Groups;
 pub use limits::{Growth, Limits, within_limits};
-pub use memory::{Mapped, Memory, Program};
+pub use memory::{FileReader, Mapped, Memory, Program};
 pub use oom::wait_for_oom;
 pub use pages::Pages;
 pub use parent::{Relations, State};

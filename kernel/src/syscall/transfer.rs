@@ -12,9 +12,9 @@ use crate::fs::content::{Content, WriteAt};
 use crate::fs::host::MountFile;
 use crate::fs::page_cache::{PAGE, PageCache};
 use crate::fs::{OpenFile, Room};
-use crate::mm::read_refs::{self, Reader};
+use crate::mm::read_refs::{self, NoReader};
 use crate::mm::{epoch, fallible, user};
-use crate::process::{fault, retry, retry_on_enomem, under_lock};
+use crate::process::{FileReader, fault, retry, retry_on_enomem, under_lock};
 use crate::sched;
 
 /// The bytes that are moved in one piece: less than 10^6 instructions even with a fault for each page.
@@ -275,17 +275,18 @@ fn copy_pages(pages: &PageCache, at: u64, buffers: &mut Buffers) -> Result<usize
 /// cannot reclaim meanwhile. So if the page is missing and there is no frame for it, the bytes go through a
 /// buffer of the kernel. A caller that holds a lock gets the error, and faults the page in without the lock.
 fn copy_piece(pages: &PageCache, at: u64, to: IoVec) -> Result<usize, Errno> {
+    const NOT_ITSELF: Option<&NoReader> = None;
     let len = to.len as usize;
     if read_refs::is_local() {
         return sched::with_current(|task| {
-            let memory = &task.shared().memory;
-            pages.copy_out(at, to.base, len, |page| memory.reader(pages, page))
+            let reader = FileReader { memory: &task.shared().memory, pages };
+            pages.copy_out(at, to.base, len, Some(&reader))
         });
     }
     if read_refs::may_sleep() {
-        return pages.copy_out(at, to.base, len, |_| Reader::NONE);
+        return pages.copy_out(at, to.base, len, NOT_ITSELF);
     }
-    match epoch::without_reclaim(|| pages.copy_out(at, to.base, len, |_| Reader::NONE)) {
+    match epoch::without_reclaim(|| pages.copy_out(at, to.base, len, NOT_ITSELF)) {
         Err(Errno::EFAULT) if epoch::may_reclaim() => copy_by_buffer(pages, at, to),
         done => done,
     }

@@ -1,10 +1,10 @@
 //! Figures of *LODIC: Logical Distributed Counting for Scalable File Access* (Park, Hwang, Choi, Min and Won,
 //! ATC 2021), section 5, as far as our programs give them.
 //!
-//! Not here: figure 9 and table 1 are computed from the sizes of tables, not measured. Figures 10 and 11 are
-//! about the time to ask whether a page is read, which is one load in our kernel. Figure 12 is about the
-//! reverse mapping in file space, which our kernel does not have. Table 2 is about the regions of programs on
-//! Linux.
+//! Not here: figure 9 and table 1 are computed from the sizes of tables, not measured (`docs/design/lodic.md`
+//! has ours). Figures 10 and 11 are about the time to ask whether a page is read: one load in our kernel, or
+//! one for each process that has counters, up to the first count. Figure 12 is about the reverse mapping in
+//! file space, which our kernel does not use for that. Table 2 is about the regions of programs on Linux.
 
 use super::claims::{Claim, Ours, Says, claim};
 use super::{Across, Axes, Content, Figure, Machine, Panel, Plot, Series, Work, reading};
