@@ -10,6 +10,7 @@ pub mod config;
 pub mod cpio;
 mod errno;
 pub mod file;
+pub mod ipc;
 pub mod marker;
 pub mod memory;
 pub mod ninep;

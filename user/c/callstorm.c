@@ -246,6 +246,24 @@ static void point(void)
     }
 }
 
+/* Shares segments of memory with the other children. Those without a key are removed at once. */
+static void share(void)
+{
+    long key = below(5), id = syscall(SYS_shmget, key, below(20) ? PAGE * below(20) : below(-1UL), 01600 | ONE_OF(0, 0, 02000, 04000));
+    switch (below(6)) {
+    case 0:
+        syscall(SYS_shmdt, address());
+        break;
+    case 1:
+        syscall(SYS_shmctl, ONE_OF(id, below(64), -1), ONE_OF(0, 1, 2, 3, 11, 12, 13, 14, 15, 99), buffer());
+        break;
+    default:
+        syscall(SYS_shmat, id, below(4) ? address() : 0, ONE_OF(0, 010000, 020000, 040000, 060000, 0100000));
+    }
+    if (key == 0)
+        syscall(SYS_shmctl, id, 0, 0);
+}
+
 /* Reads or writes a word, which may fail. The handler returns here. */
 static void touch(void)
 {
@@ -281,7 +299,7 @@ static void have_child(void)
 
 static void act(void)
 {
-    static void (*const acts[])(void) = { map, map, map, change, change, change, lock, touch_files, look, touch, touch, touch };
+    static void (*const acts[])(void) = { map, map, map, change, change, change, lock, touch_files, look, share, touch, touch, touch };
     switch (below(60)) {
     case 0:
         return have_child();

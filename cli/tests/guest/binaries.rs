@@ -106,6 +106,13 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn sysv_shared_memory() {
+                for cpus in ["1", "4"] {
+                    same($compiler, "shm", &["-c", cpus], &[], b"");
+                }
+            }
+
+            #[test]
             fn lists_of_files() {
                 same($compiler, "epoll", &["-c", "4"], &[], b"");
             }

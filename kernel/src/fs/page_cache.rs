@@ -251,6 +251,11 @@ impl PageCache {
         self.pages.get(&pin(), page).is_some()
     }
 
+    /// Returns the number of its pages in memory.
+    pub fn resident(&self) -> u64 {
+        self.pages.count()
+    }
+
     /// Returns the pages that go with the programs that hold the file, or 0 if this `scan` has counted it
     /// already.
     pub fn count_once(&self, scan: u64) -> u64 {

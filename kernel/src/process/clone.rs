@@ -140,6 +140,9 @@ fn join(task: &Task, wanted: &Clone, child: &Arc<Task>) -> Result<(), Errno> {
     adopt(task.process(), wanted, process)?;
     // Its list has room, and no task knows the process and could end it.
     process.add_thread(child)?;
+    if wanted.has(CLONE_VM) {
+        child.shared().memory.attachments.join();
+    }
     process.number.publish(process, true);
     process.end_if_late(task.process());
     Ok(())

@@ -56,6 +56,7 @@ pub fn exec(task: &Task, file: Executable, name: &[u8], strings: Strings) -> Res
     // The old task may have been notified of signals and of a stop that it did not handle.
     new.attention.raise(attention::SIGNAL | attention::STOPPED);
     sched::enqueue_here(new);
+    task.shared().memory.attachments.leave();
     task.shared().memory.release();
     Ok(())
 }

@@ -12,6 +12,7 @@ use vm::{Access, Detail, Fault, FaultError, Others, PageNum, PageRange, Region, 
 use super::STACK;
 use super::freeze::Freezer;
 use super::heap::Heap;
+use super::ipc::Attachments;
 use super::local_counts::LocalCounts;
 use super::pages::Pages;
 use crate::fs::page_cache::PageCache;
@@ -53,6 +54,8 @@ pub struct Memory {
     pub local_counts: LocalCounts,
     /// Its counters of reads of contended pages.
     read_counters: ReadCounters,
+    /// The segments of shared memory that it shows.
+    pub attachments: Attachments,
     /// Held by calls that add memory in a process with limits.
     pub growing: SpinLock<()>,
 }
@@ -209,6 +212,7 @@ impl Memory {
             freezer: Freezer::new(),
             local_counts: LocalCounts::new(),
             read_counters: ReadCounters::new(),
+            attachments: Attachments::new(),
             growing: SpinLock::new(()),
         }
     }
@@ -248,7 +252,10 @@ impl Memory {
     /// ENOMEM, EINTR if the task is killed meanwhile.
     pub fn fork(self: &Arc<Self>, task: &Task) -> Result<Arc<Self>, Errno> {
         let (heap, space) = self.heap.copy_with(|| self.fork_space(task));
-        let copy = fallible::arc(Self::new(space?, heap, self.program.clone()))?;
+        let space = space?;
+        let attachments = self.attachments.copy(|page| space.mapped(&pin(), PageRange::one(page)))?;
+        let copy = Self { attachments, ..Self::new(space, heap, self.program.clone()) };
+        let copy = fallible::arc(copy)?;
         if read_refs::has_entries() {
             copy.local_counts.inherit(&self.local_counts);
         }

@@ -20,6 +20,7 @@
 //! | `reclaim`, `rounds`, `page_out` | freeing memory when it is short |
 //! | `pieces` | operations on long ranges |
 //! | `futex`, `robust` | sleeping on a word of the program's memory |
+//! | `ipc` | SysV shared memory |
 #![deny(unsafe_code, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod arguments;
@@ -33,6 +34,7 @@ pub mod futex;
 mod groups;
 mod heap;
 mod image;
+pub mod ipc;
 mod limits;
 mod load;
 mod local_counts;

@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use sync::SpinLock;
 use sync::atomic::{AtomicBool, Ordering};
 
-use super::{Ending, FIRST, Process, pid};
+use super::{Ending, FIRST, Process, ipc, pid};
 use crate::arch;
 use crate::control::{self, Ended};
 use crate::counters::Counter;
@@ -49,6 +49,7 @@ pub fn shut_down(task: &Task, ending: Ending) -> ! {
         sched::park();
     }
     *WAITING.lock() = None;
+    ipc::remove_all();
     write_back();
     wait_for_memory(task);
     report(task);

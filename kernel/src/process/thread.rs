@@ -249,6 +249,7 @@ pub fn exit_thread() -> ! {
 fn end_process(task: &Task, process: &Arc<Process>) {
     process.ending.set(Ending::Status(process.main_status.load(Ordering::Relaxed)));
     let Some(ending) = process.ending.get() else { return };
+    task.shared().memory.attachments.leave();
     if process.pid() == FIRST {
         shutdown::shut_down(task, ending);
     }

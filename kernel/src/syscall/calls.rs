@@ -29,6 +29,7 @@ pub use super::ranges::*;
 pub use super::residence::*;
 pub use super::scheduling::*;
 pub use super::select::*;
+pub use super::shm::*;
 pub use super::signals::*;
 pub use super::sockets::*;
 pub use super::stat::*;

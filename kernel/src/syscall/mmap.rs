@@ -133,6 +133,11 @@ impl Locks {
 #[inline(always)]
 fn place(task: &Task, request: &Request, mapping: Mapping) -> Result<PageNum, Errno> {
     let space = task.space();
+    if let Placement::Fixed(start) = request.place
+        && let Some(pages) = PageRange::new(start, request.pages)
+    {
+        retry(|| task.shared().memory.attachments.cut(pages))?;
+    }
     if let Some(pages) = long_place(space, request) {
         // The limit is checked for the whole mapping before any of the old pages are lost.
         let all = || growth(space, request.place, request.pages, mapping);
@@ -198,6 +203,11 @@ pub fn brk(call: &mut Call<'_>) -> Outcome {
     let what = locks.mark(Mapping::anonymous(Prot::READ | Prot::WRITE));
     let old = memory.heap.bounds().1;
     let new = memory.heap.set_break(call.task, call.arg(0), what);
+    if new < old {
+        let pages = [new, old].map(|end| PageNum::new(end.div_ceil(PAGE_SIZE)));
+        // Only a program that attaches a segment over its heap cuts one.
+        let _not_cut = memory.attachments.cut(PageRange::between(pages[0], pages[1]));
+    }
     if new > old && locks.populates() {
         let [old, new] = [old, new].map(|end| PageNum::new(end.div_ceil(PAGE_SIZE)));
         populate(call.task, PageRange::between(old, new), what.prot());

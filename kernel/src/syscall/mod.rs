@@ -40,6 +40,7 @@ mod ranges;
 mod residence;
 mod scheduling;
 mod select;
+mod shm;
 mod signals;
 mod sockets;
 mod stat;

@@ -36,7 +36,7 @@ pub fn mremap(call: &mut Call<'_>) -> Outcome {
     if request.old.is_empty() {
         return map_second_time(task, mapping, &request);
     }
-    let kept = shrink(space, &request)?;
+    let kept = shrink(task, &request)?;
     if request.flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) != 0 {
         return relocate(task, mapping, kept, &request);
     }
@@ -74,11 +74,12 @@ fn target(old: PageRange, to: u64, length: u64, flags: u64) -> Result<Placement,
 }
 
 /// Unmaps the pages beyond the new size, and returns the rest.
-fn shrink(space: &SpaceHandle, request: &Request) -> Result<PageRange, Errno> {
-    let old = request.old;
+fn shrink(task: &Task, request: &Request) -> Result<PageRange, Errno> {
+    let (space, old) = (task.space(), request.old);
     let kept = PageRange::new(old.start(), old.pages().min(request.pages)).ok_or(Errno::EINVAL)?;
     let rest = PageRange::between(kept.end(), old.end());
     if !rest.is_empty() {
+        retry(|| task.shared().memory.attachments.cut(rest))?;
         in_pieces(space, rest, |piece| space.unmap(&pin(), piece)).map_err(errno_of)?;
     }
     Ok(kept)
@@ -101,11 +102,25 @@ fn relocate(task: &Task, mapping: Mapping, from: PageRange, request: &Request) -
     let keep = request.flags & MREMAP_DONTUNMAP != 0;
     let more = request.pages - if keep { 0 } else { from.pages() };
     let what = Remap { from, pages: request.pages, to: request.to, keep };
+    let attachments = &task.shared().memory.attachments;
+    retry(|| attachments.prepare_move(from))?;
+    if let Placement::Fixed(start) = request.to
+        && let Some(replaced) = PageRange::new(start, request.pages)
+    {
+        retry(|| attachments.cut(replaced))?;
+    }
+    let start = remap(task, mapping, more, what)?;
+    // Without memory for it, the second place counts as no attachment.
+    let _not_counted = attachments.move_parts(from, start, keep);
+    Ok(start.get() * PAGE_SIZE)
+}
+
+fn remap(task: &Task, mapping: Mapping, more: u64, what: Remap) -> Result<PageNum, Errno> {
     if is_long(task.space(), &what) {
         let growth = || Growth::of(mapping, more);
         let moved =
             task.shared().memory.heap.move_alone(|| within_limits(task, growth, || in_steps(task, what)));
-        return moved.map(|start| start.get() * PAGE_SIZE).map_err(move_errno);
+        return moved.map_err(move_errno);
     }
     let mut start = PageNum::new(0);
     let mut remap = || {
@@ -114,7 +129,7 @@ fn relocate(task: &Task, mapping: Mapping, from: PageRange, request: &Request) -
         task.space().remap(&pin, &what, &mut remap_backing).map(|at| start = at)
     };
     let moved = retry(|| within_limits(task, || Growth::of(mapping, more), &mut remap));
-    moved.map(|()| start.get() * PAGE_SIZE).map_err(move_errno)
+    moved.map(|()| start).map_err(move_errno)
 }
 
 /// Returns whether a move takes more than one piece, at either place. Short moves do not ask the space.

@@ -12,7 +12,7 @@ use crate::fs::host;
 use crate::mm::space::{LOWEST, SpaceHandle};
 use crate::mm::user;
 use crate::process::pieces::in_pieces;
-use crate::process::{Growth, within_limits};
+use crate::process::{Growth, retry, within_limits};
 use crate::sched::Task;
 
 /// Returns the number of pages that hold `length` bytes, or `None` if it overflows.
@@ -50,6 +50,7 @@ pub(super) fn range(address: u64, length: u64, overflow: Errno) -> Result<PageRa
 pub fn munmap(call: &mut Call<'_>) -> Outcome {
     let pages = range(call.arg(0), call.arg(1), Errno::EINVAL)?;
     let space = call.task.space();
+    retry(|| call.task.shared().memory.attachments.cut(pages))?;
     match in_pieces(space, pages, |piece| space.unmap(&pin(), piece)) {
         Ok(()) => Ok(0),
         Err(VmError::OutOfRange) => unmap_above_lowest(call.task, pages),
