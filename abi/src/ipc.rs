@@ -43,6 +43,45 @@ constants! { u64:
     SHMALL = u64::MAX - (1 << 24), "The most pages of all.";
 }
 
+constants! { u32:
+    SEM_UNDO = 0x1000, "Undo the operation when the process ends.";
+    GETPID = 11, "The process that changed a semaphore last.";
+    GETVAL = 12, "The value of a semaphore.";
+    GETALL = 13, "The values of all.";
+    GETNCNT = 14, "The calls that wait for it to rise.";
+    GETZCNT = 15, "The calls that wait for it to be 0.";
+    SETVAL = 16, "Set a semaphore.";
+    SETALL = 17, "Set all.";
+    SEM_STAT = 18, "Describe the set at an index.";
+    SEM_INFO = 19, "The use of all sets.";
+    SEM_STAT_ANY = 20, "Describe the set at an index without rights.";
+
+    MSG_STAT = 11, "Describe the queue at an index.";
+    MSG_INFO = 12, "The use of all queues.";
+    MSG_STAT_ANY = 13, "Describe the queue at an index without rights.";
+    MSG_NOERROR = 0o10000, "Cut a message that is too long.";
+    MSG_EXCEPT = 0o20000, "Any type but this one.";
+    MSG_COPY = 0o40000, "Copy the message at an index.";
+}
+
+constants! { i32:
+    SEMMNI = 32_000, "The most sets.";
+    SEMMSL = 32_000, "The most semaphores of a set.";
+    SEMMNS = 1_024_000_000, "The most semaphores.";
+    SEMOPM = 500, "The most operations of a call.";
+    SEMVMX = 32_767, "The highest value.";
+    SEMAEM = SEMVMX, "The largest change to undo.";
+    SEMUSZ = 20, "The size of something to undo.";
+
+    MSGMNI = 32_000, "The most queues.";
+    MSGMAX = 8192, "The most bytes of a message.";
+    MSGMNB = 16_384, "The most bytes of a queue.";
+    MSGSSZ = 16, "The size of a segment.";
+}
+
+/// The most segments.
+pub const MSGSEG: u16 = u16::MAX;
+
 plain! {
     /// Owner and rights of an object.
     #[derive(Default)]
@@ -65,6 +104,108 @@ plain! {
         pub padding: [u16; 3],
         /// Not used.
         pub unused: [u64; 2],
+    }
+
+    /// `struct sembuf`: an operation on a semaphore.
+    pub struct Sembuf {
+        /// The semaphore.
+        pub number: u16,
+        /// The number to add, or 0 to wait for 0.
+        pub change: i16,
+        /// `IPC_NOWAIT`, `SEM_UNDO`.
+        pub flags: u16,
+    }
+
+    /// `struct semid_ds`.
+    #[derive(Default)]
+    pub struct SemidDs {
+        /// Owner and rights.
+        pub perm: IpcPerm,
+        /// The time of the last operation, in seconds.
+        pub otime: i64,
+        /// Not used.
+        pub unused: u64,
+        /// The time of the last change.
+        pub ctime: i64,
+        /// Not used.
+        pub unused_too: u64,
+        /// The number of semaphores.
+        pub nsems: u64,
+        /// Not used.
+        pub rest: [u64; 2],
+    }
+
+    /// `struct seminfo`.
+    #[derive(Default)]
+    pub struct SemInfo {
+        /// Not used.
+        pub semmap: i32,
+        /// The most sets.
+        pub semmni: i32,
+        /// The most semaphores.
+        pub semmns: i32,
+        /// Not used.
+        pub semmnu: i32,
+        /// The most semaphores of a set.
+        pub semmsl: i32,
+        /// The most operations of a call.
+        pub semopm: i32,
+        /// Not used.
+        pub semume: i32,
+        /// The size of something to undo, or the sets.
+        pub semusz: i32,
+        /// The highest value.
+        pub semvmx: i32,
+        /// The largest change to undo, or the semaphores of all sets.
+        pub semaem: i32,
+    }
+
+    /// `struct msqid_ds`.
+    #[derive(Default)]
+    pub struct MsqidDs {
+        /// Owner and rights.
+        pub perm: IpcPerm,
+        /// The time of the last message that was sent, in seconds.
+        pub stime: i64,
+        /// The time of the last one that was received.
+        pub rtime: i64,
+        /// The time of the last change.
+        pub ctime: i64,
+        /// The bytes in the queue.
+        pub cbytes: u64,
+        /// The messages in the queue.
+        pub qnum: u64,
+        /// The most bytes.
+        pub qbytes: u64,
+        /// The process that sent last.
+        pub lspid: u32,
+        /// The process that received last.
+        pub lrpid: u32,
+        /// Not used.
+        pub unused: [u64; 2],
+    }
+
+    /// `struct msginfo`.
+    #[derive(Default)]
+    pub struct MsgInfo {
+        /// The size of all in KiB, or the queues.
+        pub msgpool: i32,
+        /// Not used, or the messages of all queues.
+        pub msgmap: i32,
+        /// The most bytes of a message.
+        pub msgmax: i32,
+        /// The most bytes of a queue.
+        pub msgmnb: i32,
+        /// The most queues.
+        pub msgmni: i32,
+        /// The size of a segment.
+        pub msgssz: i32,
+        /// Not used, or the bytes of all queues.
+        pub msgtql: i32,
+        /// The most segments.
+        pub msgseg: u16,
+        /// Padding.
+        pub padding: u16,
     }
 
     /// `struct shmid_ds`.

@@ -246,9 +246,40 @@ static void point(void)
     }
 }
 
+/* Changes semaphores and sends messages, of few sets and queues, and waits for none. */
+static void talk(void)
+{
+    long set = syscall(SYS_semget, 1 + below(3), below(20) ? 1 + below(9) : below(40000), 01600), queue = syscall(SYS_msgget, 1 + below(3), 01600);
+    struct { uint16_t number, change, flags; } some[4];
+    for (int i = 0; i < 4; i++)
+        some[i].number = below(10), some[i].change = below(5) - 2, some[i].flags = ONE_OF(04000, 014000);
+    switch (below(8)) {
+    case 0:
+        syscall(SYS_semctl, ONE_OF(set, below(64), -1), below(10), below(21), below(2) ? buffer() : below(9));
+        break;
+    case 1:
+        syscall(SYS_msgctl, ONE_OF(queue, below(64), -1), ONE_OF(0, 1, 2, 3, 11, 12, 13, 99), buffer());
+        break;
+    case 2:
+        syscall(SYS_semop, set, buffer(), below(600));
+        break;
+    case 3:
+    case 4:
+        syscall(SYS_msgsnd, queue, buffer(), below(9000), 04000);
+        break;
+    case 5:
+        syscall(SYS_msgrcv, queue, buffer(), below(9000), below(3) - 1, 04000 | ONE_OF(0, 010000, 020000, 040000));
+        break;
+    default:
+        syscall(SYS_semop, set, some, below(5));
+    }
+}
+
 /* Shares segments of memory with the other children. Those without a key are removed at once. */
 static void share(void)
 {
+    if (below(3) == 0)
+        return talk();
     long key = below(5), id = syscall(SYS_shmget, key, below(20) ? PAGE * below(20) : below(-1UL), 01600 | ONE_OF(0, 0, 02000, 04000));
     switch (below(6)) {
     case 0:

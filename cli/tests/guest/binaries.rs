@@ -113,6 +113,14 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn sysv_semaphores_and_messages() {
+                for cpus in ["1", "4"] {
+                    same($compiler, "sem", &["-c", cpus], &[], b"");
+                    same($compiler, "msg", &["-c", cpus], &[], b"");
+                }
+            }
+
+            #[test]
             fn lists_of_files() {
                 same($compiler, "epoll", &["-c", "4"], &[], b"");
             }

@@ -66,6 +66,12 @@ impl Parking {
         self.leave_for(PARKING, PARKED)
     }
 
+    /// Returns whether the task sleeps, or has decided to.
+    pub fn is_asleep(&self) -> bool {
+        // Relaxed: a hint for others.
+        self.0.load(Ordering::Relaxed) >= PARKING
+    }
+
     /// Changes the state from `expected` to `next`, or from NOTIFIED to ACTIVE, which consumes the token.
     /// Returns whether it found `expected`.
     fn leave_for(&self, expected: u8, next: u8) -> bool {

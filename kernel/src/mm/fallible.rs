@@ -71,10 +71,10 @@ pub fn zeroes(len: usize) -> Result<Vec<u8>, Errno> {
     Ok(bytes)
 }
 
-/// Returns a copy of `bytes`.
-pub fn copied(bytes: &[u8]) -> Result<Vec<u8>, Errno> {
-    let mut copy = empty(bytes.len())?;
-    copy.extend_from_slice(bytes);
+/// Returns a copy of `values`.
+pub fn copied<T: Copy>(values: &[T]) -> Result<Vec<T>, Errno> {
+    let mut copy = empty(values.len())?;
+    copy.extend_from_slice(values);
     Ok(copy)
 }
 

@@ -11,7 +11,7 @@ use super::freeze::freeze_if_late;
 use super::reclaim::retry;
 use super::thread::{NewThread, Shared};
 use super::vfork::Latch;
-use super::{EndingCell, Groups, NAME_BYTES, Pid, Process, Relations, Stop};
+use super::{EndingCell, Groups, NAME_BYTES, Pid, Process, Relations, Stop, Undoing};
 use crate::arch::{FpuState, TrapFrame};
 use crate::counters::Counter;
 use crate::fs::{FdTable, FsContext};
@@ -127,6 +127,7 @@ impl Process {
             past: Default::default(),
             children_usage: Default::default(),
             timers: Default::default(),
+            undoing: Undoing::new(),
         })
     }
 }

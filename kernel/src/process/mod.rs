@@ -20,7 +20,7 @@
 //! | `reclaim`, `rounds`, `page_out` | freeing memory when it is short |
 //! | `pieces` | operations on long ranges |
 //! | `futex`, `robust` | sleeping on a word of the program's memory |
-//! | `ipc` | SysV shared memory |
+//! | `ipc` | SysV shared memory, semaphores, messages |
 #![deny(unsafe_code, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod arguments;
@@ -81,6 +81,7 @@ pub use end::Ending;
 use end::EndingCell;
 pub use exec::exec;
 pub use groups::Groups;
+use ipc::semaphores::Undoing;
 pub use limits::{Growth, Limits, within_limits};
 pub use memory::{FileReader, Mapped, Memory, Program};
 pub use oom::wait_for_oom;
@@ -139,6 +140,8 @@ pub struct Process {
     pub children_usage: Total,
     /// Its timers.
     pub timers: timers::Timers,
+    /// The sets of semaphores in which it has changes to undo.
+    pub undoing: Undoing,
 }
 
 impl Process {
@@ -198,7 +201,7 @@ impl Process {
         }
     }
 
-    /// Returns whether one of its threads runs.
+    /// Returns whether one of its threads runs, or waits for a core.
     pub fn is_running(&self) -> bool {
         self.threads.lock().iter().any(|task| task.is_running())
     }

@@ -13,7 +13,7 @@ use super::exec::name_of;
 use super::load::{LoadError, load};
 use super::signal::{ProcessSignals, ThreadSignals};
 use super::thread::{NewThread, Shared};
-use super::{EndingCell, Groups, Limits, NAME_BYTES, Pid, Process, Relations, Stop, terminal};
+use super::{EndingCell, Groups, Limits, NAME_BYTES, Pid, Process, Relations, Stop, Undoing, terminal};
 use crate::arch::{self, FpuState, TrapFrame};
 use crate::fs::{self, FdTable, FsContext};
 use crate::mm::fallible;
@@ -56,6 +56,7 @@ pub fn start_first() -> Result<(), LoadError> {
         past: Default::default(),
         children_usage: Default::default(),
         timers: Default::default(),
+        undoing: Undoing::new(),
     })?;
     let terminal = terminal::begin(&process);
     let main = NewThread {

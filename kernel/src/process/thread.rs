@@ -250,6 +250,7 @@ fn end_process(task: &Task, process: &Arc<Process>) {
     process.ending.set(Ending::Status(process.main_status.load(Ordering::Relaxed)));
     let Some(ending) = process.ending.get() else { return };
     task.shared().memory.attachments.leave();
+    process.undoing.undo_all(process.pid());
     if process.pid() == FIRST {
         shutdown::shut_down(task, ending);
     }

@@ -18,7 +18,7 @@ use crate::fs::node::{Node, NodeRef, Volume};
 use crate::fs::{BadImage, folder, tree};
 use crate::mm::fallible::Text;
 use crate::mm::statistics;
-use crate::process::ipc::segment;
+use crate::process::ipc::{messages, segment, semaphores};
 use crate::process::pid;
 use crate::{arch, mm, options, sched};
 
@@ -33,6 +33,8 @@ pub fn populate(root: &NodeRef) -> Result<(), BadImage> {
     }
     generated(&folder::directory(&fixed, b"radixvm")?, b"counters", counter_lines)?;
     let ipc = folder::directory(&fixed, b"sysvipc")?;
+    generated(&ipc, b"msg", messages::list)?;
+    generated(&ipc, b"sem", semaphores::list)?;
     generated(&ipc, b"shm", segment::list)?;
     let settings = folder::directory(&fixed, b"sys")?;
     generated(&folder::directory(&settings, b"vm")?, b"overcommit_memory", |text| text.write_str("1\n"))?;

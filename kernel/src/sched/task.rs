@@ -119,9 +119,9 @@ impl Task {
         *self.affinity.lock() = cores;
     }
 
-    /// Returns whether a core runs the task.
+    /// Returns whether a core runs the task, or will.
     pub fn is_running(&self) -> bool {
-        self.since_ns.load(Ordering::Relaxed) != 0
+        !self.parking.is_asleep()
     }
 
     /// Returns the CPU time so far, in nanoseconds. Exact for the caller itself, up to one slice old for

@@ -6,7 +6,7 @@ use abi::Errno;
 use sync::SpinLock;
 
 use super::list::{Chain, Link, TaskList};
-use super::{Task, current, park, park_until};
+use super::{Task, current, park, park_until, with_current};
 
 /// The link of lists that a sleeping task waits in.
 #[derive(Debug)]
@@ -55,6 +55,18 @@ impl WaitQueue {
     pub fn wait_until_or<R>(
         &self,
         deadline: Option<u64>,
+        ready: impl FnMut() -> Option<R>,
+    ) -> Result<Option<R>, Errno> {
+        self.wait_once(deadline, ready).inspect_err(|_| with_current(|task| allow_restart(task, deadline)))
+    }
+
+    /// Does the same for a call that no signal restarts.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn wait_once<R>(
+        &self,
+        deadline: Option<u64>,
         mut ready: impl FnMut() -> Option<R>,
     ) -> Result<Option<R>, Errno> {
         if let Some(value) = ready() {
@@ -67,7 +79,7 @@ impl WaitQueue {
             if let Some(value) = ready() {
                 return Ok(Some(value));
             }
-            task.check_interrupted().inspect_err(|_| allow_restart(&task, deadline))?;
+            task.check_interrupted()?;
             if deadline.is_some_and(|at| at <= crate::arch::now_ns()) {
                 return Ok(None);
             }

@@ -1,15 +1,19 @@
-//! SysV IPC: shared memory.
+//! SysV IPC: shared memory, semaphores, messages.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `table` | the objects of one kind, by identifiers and keys |
 //! | `segment`, `attachments` | segments of shared memory, those that a process has attached |
+//! | `semaphores` | sets of semaphores, and what is undone when a process ends |
+//! | `messages` | queues of messages |
 //!
 //! Objects stay when their processes end, until they are removed. Every process is root's, so that rights are
 //! kept and never refused.
 
 mod attachments;
+pub mod messages;
 pub mod segment;
+pub mod semaphores;
 mod table;
 
 use abi::ipc::{IpcPerm, S_IRWXUGO};
@@ -92,4 +96,6 @@ fn caller() -> u32 {
 /// Removes all objects, when the machine ends.
 pub fn remove_all() {
     segment::remove_all();
+    semaphores::remove_all();
+    messages::remove_all();
 }
