@@ -142,6 +142,47 @@ plain! {
         pub fields: [u64; 14],
     }
 
+    /// `struct signalfd_siginfo`.
+    #[derive(Default)]
+    pub struct SignalfdSiginfo {
+        /// Signal number.
+        pub signo: u32,
+        /// An errno, or zero.
+        pub errno: i32,
+        /// `SI_*`, `CLD_*`, ...
+        pub code: i32,
+        /// The process that sent it, or the child.
+        pub pid: u32,
+        /// Its user.
+        pub uid: u32,
+        /// A descriptor.
+        pub fd: i32,
+        /// The number of the timer.
+        pub tid: u32,
+        /// An event of a file.
+        pub band: u32,
+        /// Further times that the timer was due.
+        pub overrun: u32,
+        /// A trap's number.
+        pub trapno: u32,
+        /// The status of the child.
+        pub status: i32,
+        /// The value that was sent, as a number.
+        pub int: i32,
+        /// The value that was sent.
+        pub ptr: u64,
+        /// The child's time in user mode.
+        pub utime: u64,
+        /// Its time in the kernel.
+        pub stime: u64,
+        /// The address of a fault.
+        pub addr: u64,
+        /// Its last bits.
+        pub addr_lsb: u16,
+        /// Padding.
+        pub padding: [u16; 23],
+    }
+
     /// `struct sigcontext`: the registers as a handler sees them.
     #[derive(Default)]
     pub struct Sigcontext {

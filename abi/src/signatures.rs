@@ -89,6 +89,8 @@ pub const fn signature(number: u64) -> &'static str {
         270 => "dxxxxx",
         271 => "xuxxu",
         281 => "dxddxu",
+        282 => "dxu",
+        289 => "dxux",
         285 => "dxdd",
         290 => "ux",
         188 | 189 => "ssxud",

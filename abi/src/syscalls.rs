@@ -290,14 +290,14 @@ macro_rules! for_each_syscall {
             279 move_pages none;
             280 utimensat partial "only the time of the last change is kept";
             281 epoll_pwait full;
-            282 signalfd none;
+            282 signalfd partial "real-time signals do not queue";
             283 timerfd_create full;
             284 eventfd full;
             285 fallocate partial "zeroing, collapsing and inserting ranges are refused (EOPNOTSUPP), as by tmpfs; KEEP_SIZE without a hole has no effect";
             286 timerfd_settime full;
             287 timerfd_gettime full;
             288 accept4 full;
-            289 signalfd4 none;
+            289 signalfd4 partial "real-time signals do not queue";
             290 eventfd2 full;
             291 epoll_create1 full;
             292 dup3 full;

@@ -106,6 +106,13 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn signals_that_are_read() {
+                for cpus in ["1", "4"] {
+                    same($compiler, "signalfd", &["-c", cpus], &[], b"");
+                }
+            }
+
+            #[test]
             fn sysv_shared_memory() {
                 for cpus in ["1", "4"] {
                     same($compiler, "shm", &["-c", cpus], &[], b"");

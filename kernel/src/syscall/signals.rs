@@ -4,7 +4,7 @@ use alloc::borrow::Cow;
 use alloc::sync::Arc;
 
 use abi::Errno;
-use abi::file::O_NONBLOCK;
+use abi::file::{O_CLOEXEC, O_NONBLOCK};
 use abi::signal::*;
 use abi::time::Timespec;
 
@@ -12,7 +12,7 @@ use super::{Call, Outcome};
 use crate::arch;
 use crate::bytes::prefix;
 use crate::mm::user;
-use crate::process::signal::{self, Origin, UNSTOPPABLE, bit, checked};
+use crate::process::signal::{self, Origin, UNSTOPPABLE, bit, checked, signalfd as files};
 use crate::process::{FIRST, Process, fault, pid, pidfd};
 use crate::sched::{self, Task};
 
@@ -144,6 +144,31 @@ fn take_until(task: &Task, wanted: u64, deadline: Option<u64>) -> Result<(u32, O
         }
         sched::park_until(deadline)?;
     }
+}
+
+/// Opens a file of signals, or changes the signals of one.
+pub fn signalfd4(call: &mut Call<'_>) -> Outcome {
+    let flags = call.arg(3) as u32;
+    open_signals(call, flags)
+}
+
+/// Does the same without flags.
+pub fn signalfd(call: &mut Call<'_>) -> Outcome {
+    open_signals(call, 0)
+}
+
+fn open_signals(call: &Call<'_>, flags: u32) -> Outcome {
+    check_size(call.arg(2))?;
+    let wanted: u64 = user::read(call.arg(1))?;
+    if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if call.int(0) != -1 {
+        files::of(&*call.file(0)?)?.set(wanted);
+        return Ok(call.arg(0) & 0xffff_ffff);
+    }
+    let file = files::open(wanted, flags & O_NONBLOCK)?;
+    Ok(call.files().add(file, 0, flags & O_CLOEXEC != 0)? as u64)
 }
 
 /// Returns from a handler. The result is the interrupted code's rax.

@@ -3,13 +3,14 @@
 //! Sending sets a bit, of a thread or of the whole process, and notifies a thread. A thread looks on its way
 //! to user mode (`deliver`), takes the lowest deliverable signal, and ignores it, dies of it with its whole
 //! process, or enters the program's handler (`frame`), perhaps on another stack (`altstack`). Each number is
-//! pending at most once, real-time signals too.
+//! pending at most once, real-time signals too. A program can also read signals (`signalfd`).
 
 mod actions;
 mod altstack;
 mod deliver;
 mod frame;
 mod pending;
+pub mod signalfd;
 
 use alloc::sync::Arc;
 
@@ -263,6 +264,7 @@ pub fn send_to_thread(process: &Arc<Process>, tid: u32, signal: u32, origin: Ori
         }
         // Added first, notified second: a thread that unblocks it meanwhile, or waits for it, sees it.
         signals.pending.add(signal, origin);
+        signalfd::signal_added();
         if signals.wants(signal) || !signals.blocks(signal) {
             Task::notify(task, attention::SIGNAL);
         }
@@ -313,5 +315,6 @@ pub fn send_to_process(process: &Arc<Process>, signal: u32, origin: Origin) {
     }
     // Added first, notified second: a thread that unblocks it meanwhile is notified, or sees it.
     process.signals.pending.add(signal, origin);
+    signalfd::signal_added();
     notify_receiver(process, signal);
 }

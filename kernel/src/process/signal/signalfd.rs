@@ -1,0 +1,156 @@
+//! `signalfd`: a file whose reads take pending signals: those of the thread that reads, and of its process.
+
+use core::any::Any;
+
+use abi::Errno;
+use abi::file::{O_RDWR, POLLIN, POLLRDNORM};
+use abi::signal::{CLD_CONTINUED, CLD_EXITED, SI_TIMER, SIGCHLD, SignalfdSiginfo};
+use abi::zerocopy::IntoBytes;
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::{Origin, UNSTOPPABLE};
+use crate::fs::OpenFile;
+use crate::fs::content::{Content, WriteAt};
+use crate::fs::holders::Holders;
+use crate::fs::node::{Node, Volume};
+use crate::fs::readiness;
+use crate::mm::static_or_arc::StaticOrArc;
+use crate::sched::{self, Task};
+
+/// Set once there was such a file, so that signals of other programs wake no poller. Relaxed: a task that
+/// polls one made it before, or got it from another that did.
+static IS_USED: AtomicBool = AtomicBool::new(false);
+
+const BYTES: usize = size_of::<SignalfdSiginfo>();
+
+/// A file of signals.
+pub struct SignalFd {
+    /// The signals that it takes. Relaxed: it applies to calls that begin later.
+    wanted: AtomicU64,
+    holders: Holders,
+}
+
+/// Opens a file of the signals in `wanted`. `flags` are `O_*`.
+///
+/// # Errors
+/// ENOMEM.
+pub fn open(wanted: u64, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
+    if !IS_USED.load(Ordering::Relaxed) {
+        IS_USED.store(true, Ordering::Relaxed);
+    }
+    let content = SignalFd { wanted: AtomicU64::new(wanted & !UNSTOPPABLE), holders: Holders::new() };
+    OpenFile::new(Node::file(Volume::System, 0o600, content)?, O_RDWR | flags)
+}
+
+/// Wakes the pollers: a signal has become pending.
+pub fn signal_added() {
+    if IS_USED.load(Ordering::Relaxed) {
+        readiness::changed();
+    }
+}
+
+/// Returns the file of signals that `file` is.
+///
+/// # Errors
+/// EINVAL if it is none.
+pub fn of(file: &OpenFile) -> Result<&SignalFd, Errno> {
+    let object = file.node().content().and_then(Content::stands_for);
+    object.and_then(<dyn Any>::downcast_ref).ok_or(Errno::EINVAL)
+}
+
+impl SignalFd {
+    /// Sets the signals that it takes.
+    pub fn set(&self, wanted: u64) {
+        self.wanted.store(wanted & !UNSTOPPABLE, Ordering::Relaxed);
+    }
+
+    fn wanted(&self) -> u64 {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, task: &Task) -> Option<SignalfdSiginfo> {
+        let taken = task.thread.signals.take(&task.process().signals, self.wanted());
+        taken.map(|(signal, origin)| described(signal, origin))
+    }
+
+    /// Takes a signal, and sleeps until there is one.
+    fn wait(&self, task: &Task) -> Result<SignalfdSiginfo, Errno> {
+        let signals = &task.thread.signals;
+        signals.want(self.wanted());
+        let taken = loop {
+            if let Some(taken) = self.take(task) {
+                break Ok(taken);
+            }
+            if let Err(error) = task.check_interrupted() {
+                signals.allow_restart();
+                break Err(error);
+            }
+            sched::park();
+        };
+        signals.want_nothing(task);
+        taken
+    }
+}
+
+/// Describes a signal.
+fn described(signal: u32, origin: Origin) -> SignalfdSiginfo {
+    let mut info = SignalfdSiginfo { signo: signal, code: origin.code, ..SignalfdSiginfo::default() };
+    match origin.code {
+        SI_TIMER => {
+            (info.tid, info.ptr) = (origin.status as u32, origin.value);
+            info.int = origin.value as i32;
+        }
+        CLD_EXITED..=CLD_CONTINUED if signal == SIGCHLD => {
+            (info.pid, info.status) = (origin.value as u32, origin.status);
+        }
+        // The address of a fault.
+        1.. if signal != SIGCHLD => info.addr = origin.value,
+        _ => info.pid = origin.value as u32,
+    }
+    info
+}
+
+impl Content for SignalFd {
+    fn kind(&self) -> u32 {
+        0
+    }
+
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn read(&self, _at: u64, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
+        let mut done = 0;
+        for place in into.chunks_exact_mut(BYTES) {
+            let taken = sched::with_current(|task| match self.take(task) {
+                Some(taken) => Ok(taken),
+                None if wait && done == 0 => self.wait(task),
+                None => Err(Errno::EAGAIN),
+            });
+            match taken {
+                Ok(info) => place.copy_from_slice(info.as_bytes()),
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+            done += BYTES;
+        }
+        if done == 0 { Err(Errno::EINVAL) } else { Ok(done) }
+    }
+
+    fn write(&self, _at: WriteAt, _from: &[u8], _wait: bool) -> Result<usize, Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    fn ready(&self) -> i16 {
+        let pending = sched::with_current(|task| task.thread.signals.pending(&task.process().signals));
+        if pending & self.wanted() != 0 { POLLIN | POLLRDNORM } else { 0 }
+    }
+
+    fn holders(&self) -> Option<&Holders> {
+        Some(&self.holders)
+    }
+
+    fn stands_for(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
