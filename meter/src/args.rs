@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::counts::Kind;
 use crate::directory::MAX_CPUS;
 
-/// `-plugin FILE,out=PATH,memory=BYTES[,cpus=N][,slack=N][,rounds=N][,quantum_ns=N][,events=PATH]`.
+/// `-plugin FILE,out=PATH,memory=BYTES[,cpus=N][,slack=N][,rounds=N][,quantum_ns=N][,events=PATH][,sites=N]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// File for the results.
@@ -23,9 +23,12 @@ pub struct Options {
     pub quantum_ns: u64,
     /// Entry points: an execution of the instruction at that address counts as that kind.
     pub events: Vec<(u64, Kind)>,
+    /// Set if counts are kept by the place in the program that made the kernel work: the bytes from the saved
+    /// frame pointer up to the saved instruction pointer, where the kernel saves the program's registers.
+    pub sites: Option<u64>,
 }
 
-const KNOWN: [&str; 7] = ["out", "memory", "cpus", "slack", "rounds", "quantum_ns", "events"];
+const KNOWN: [&str; 8] = ["out", "memory", "cpus", "slack", "rounds", "quantum_ns", "events", "sites"];
 
 /// The default slack.
 pub const SLACK: u64 = 200;
@@ -44,6 +47,7 @@ impl Options {
             rounds: number("rounds", 0)?,
             quantum_ns: number("quantum_ns", 1).and_then(positive("quantum_ns"))?,
             events: last("events").map_or(Ok(Vec::new()), read_events)?,
+            sites: last("sites").map(|_| number("sites", 0)).transpose()?,
         })
     }
 }
@@ -109,7 +113,8 @@ mod tests {
         assert_eq!((options.cpus, options.slack, options.quantum_ns), (4, 200, 1));
         let options = parse("out=x,memory=4096,cpus=8,slack=2000,quantum_ns=3,rounds=9").unwrap();
         assert_eq!((options.memory, options.cpus, options.slack, options.quantum_ns), (4096, 8, 2000, 3));
-        assert_eq!(options.rounds, 9);
+        assert_eq!((options.rounds, options.sites), (9, None));
+        assert_eq!(parse("out=x,memory=1,sites=96").unwrap().sites, Some(96));
     }
 
     #[test]
@@ -121,6 +126,7 @@ mod tests {
             ("out=x,memory=1,slack=0", "slack"),
             ("out=x,memory=1,cpus=129", "cpus=129"),
             ("out=x,memory=1,cpus=3", "cpus=3"),
+            ("out=x,memory=1,sites=here", "sites=here"),
             ("out=x,memory=1,speed=9", "speed=9"),
             ("out=x,memory=1,on", "\"on\""),
             ("out=x,memory=1,events=/nowhere/at/all", "/nowhere/at/all"),

@@ -130,6 +130,11 @@ impl Counts {
         self.add(kind, count.wrapping_neg());
     }
 
+    /// Returns one present count.
+    pub fn get(&self, kind: Kind) -> u64 {
+        self.0[kind as usize].load(Relaxed)
+    }
+
     /// Returns the present counts.
     pub fn read(&self) -> Reading {
         Reading(std::array::from_fn(|kind| self.0[kind].load(Relaxed)))

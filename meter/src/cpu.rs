@@ -8,6 +8,7 @@ use crate::calls::Listing;
 use crate::counts::{Counts, Kind, PHASES, Reading};
 use crate::directory::Transfer;
 use crate::gate::CpuState;
+use crate::sites::Entry;
 
 /// Start of the kernel's half of the address space.
 const KERNEL: u64 = 1 << 47;
@@ -67,6 +68,8 @@ pub struct Cpu {
     log: Mutex<Log>,
     /// The lines of a call of a test.
     pub listing: Listing,
+    /// The entry into the kernel in which it is.
+    pub entry: Entry,
 }
 
 /// The part of a CPU's state that grows.
@@ -137,6 +140,12 @@ impl Cpu {
     /// Returns the count of a kind over all phases and privileges.
     pub fn total(&self, kind: Kind) -> u64 {
         self.snapshot().iter().flatten().map(|counts| counts.get(kind)).sum()
+    }
+
+    /// Returns the instructions of the kernel so far.
+    pub fn kernel_instructions(&self) -> u64 {
+        let phases = self.counts[Privilege::Kernel as usize].iter();
+        phases.map(|counts| counts.get(Kind::Instructions)).fold(0, u64::wrapping_add)
     }
 
     /// Returns the counts by privilege, without `ahead` instructions that are counted already but come later.

@@ -13,6 +13,10 @@ pub enum Special {
     Invlpg,
     /// A write to CR3.
     Cr3Load,
+    /// A system call.
+    Syscall,
+    /// The end of an interrupt or a fault.
+    InterruptReturn,
 }
 
 /// The message of a marker. On every machine it is `nopl disp32(%rax)`, seven bytes that do nothing.
@@ -86,6 +90,16 @@ pub fn special(bytes: &[u8]) -> Option<Special> {
     marker(bytes).map(Special::Marker).or_else(|| by_opcode(bytes))
 }
 
+/// Returns whether `bytes` are a call, after which the callee returns.
+pub fn is_call(bytes: &[u8]) -> bool {
+    let prefixes = bytes.iter().take_while(|byte| is_prefix(**byte)).count();
+    match bytes[prefixes..] {
+        [0xe8, ..] => true,
+        [0xff, operand, ..] => operand >> 3 & 7 == 2,
+        _ => false,
+    }
+}
+
 /// Returns the marker in `bytes`, if it is one.
 pub fn marker(bytes: &[u8]) -> Option<Marker> {
     let displacement = bytes.strip_prefix(&MARKER)?.try_into().ok()?;
@@ -104,6 +118,8 @@ fn by_opcode(bytes: &[u8]) -> Option<Special> {
         (0xaa..=0xaf, _) if repeats => Some(Special::Repeat(1)),
         (0x6c..=0x6f | 0xe4..=0xe7 | 0xec..=0xef, _) => Some(Special::Port),
         (0x0f, Some(0x01)) if extension(2) == Some(7) && operand(2)? < 0xc0 => Some(Special::Invlpg),
+        (0x0f, Some(0x05)) => Some(Special::Syscall),
+        (0xcf, _) => Some(Special::InterruptReturn),
         (0x0f, Some(0x38)) if operand(2) == Some(0x82) => Some(Special::Invlpg),
         (0x0f, Some(0x22)) if extension(2) == Some(3) => Some(Special::Cr3Load),
         _ => None,
@@ -132,6 +148,16 @@ mod tests {
     }
 
     #[test]
+    fn calls() {
+        assert!(is_call(&[0xe8, 1, 2, 3, 4]), "call rel32");
+        assert!(
+            is_call(&[0x41, 0xff, 0xd4]) && is_call(&[0xff, 0x15, 1, 2, 3, 4]),
+            "call r12, call [rip + disp]"
+        );
+        assert!(!is_call(&[0xff, 0xe0]) && !is_call(&[0xe9, 1, 2, 3, 4]) && !is_call(&[]), "jumps");
+    }
+
+    #[test]
     fn instructions() {
         assert_eq!(special(&[0xf3, 0x48, 0xab]), Some(Special::Repeat(1)), "rep stosq");
         assert_eq!(special(&[0xf3, 0xa4]), Some(Special::Repeat(2)), "rep movsb");
@@ -145,6 +171,8 @@ mod tests {
         assert_eq!(special(&[0x66, 0x0f, 0x38, 0x82, 0x08]), Some(Special::Invlpg), "invpcid");
         assert_eq!(special(&[0x0f, 0x22, 0xd8]), Some(Special::Cr3Load), "mov cr3, rax");
         assert_eq!(special(&[0x0f, 0x22, 0xe0]), None, "mov cr4, rax");
+        assert_eq!(special(&[0x0f, 0x05]), Some(Special::Syscall), "syscall");
+        assert_eq!(special(&[0x48, 0xcf]), Some(Special::InterruptReturn), "iretq");
         assert_eq!(special(&[0x0f]), None);
         assert_eq!(special(&[]), None);
     }

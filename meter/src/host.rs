@@ -1,7 +1,7 @@
 //! Functions of the host's C library and kernel that the meter needs.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Seconds and nanoseconds as the C library has them.
@@ -100,6 +100,26 @@ impl<T> Drop for Sparse<T> {
     }
 }
 
+/// Returns the memory of a guest with `bytes` of it, in this process, if QEMU got it by
+/// `memory-backend-memfd`.
+pub fn guest_memory(bytes: u64) -> Option<&'static [AtomicU64]> {
+    let (start, end) =
+        named_mapping(&std::fs::read_to_string("/proc/self/maps").ok()?, "memory-backend-memfd")?;
+    // SAFETY: QEMU keeps the guest's memory mapped while it runs, pages are aligned, and every access of this
+    // process to these words is atomic.
+    (end - start >= bytes)
+        .then(|| unsafe { std::slice::from_raw_parts(start as *const AtomicU64, (bytes / 8) as usize) })
+}
+
+/// Returns the first and last address of the first mapping of this name, with those that follow on it.
+fn named_mapping(maps: &str, name: &str) -> Option<(u64, u64)> {
+    let ranges = maps.lines().filter(|line| line.contains(name)).filter_map(|line| {
+        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+        Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
+    });
+    ranges.reduce(|whole, next| if whole.1 == next.0 { (whole.0, next.1) } else { whole })
+}
+
 /// Sleeps until another thread wakes the sleepers of `word`, or not much longer than `patience`. Returns at
 /// once if `word` is not `seen`.
 pub fn sleep(word: &AtomicU32, seen: u32, patience: Duration) {
@@ -192,7 +212,6 @@ pub fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU64;
 
     // SAFETY: zero is zero.
     unsafe impl Zeroed for AtomicU64 {}
@@ -210,6 +229,15 @@ mod tests {
         assert!(is_ready(thread()));
         let gone = std::thread::spawn(thread).join().unwrap();
         assert!(!is_ready(gone));
+    }
+
+    #[test]
+    fn a_mapping_is_found_by_name_in_all_its_parts() {
+        let maps = "1000-2000 r--p 0 0:0 7 /lib/x\n3000-4000 rw-s 0 0:1 8 /memfd:m (deleted)\n\
+                    4000-6000 rw-s 1000 0:1 8 /memfd:m (deleted)\n9000-a000 rw-s 0 0:1 9 /memfd:m (deleted)\n";
+        assert_eq!(named_mapping(maps, "memfd:m"), Some((0x3000, 0x6000)));
+        assert_eq!(named_mapping(maps, "memfd:other"), None);
+        assert!(guest_memory(4096).is_none(), "this process has no guest");
     }
 
     #[test]

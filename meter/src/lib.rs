@@ -8,14 +8,14 @@
 //! keeps time in step with them, so that two host CPUs look like any number.
 //!
 //! ```text
-//! qemu-system-x86_64 … -plugin FILE,out=PATH,memory=BYTES[,cpus=N][,slack=200][,rounds=N][,quantum_ns=1][,events=PATH]
+//! qemu-system-x86_64 … -plugin FILE,out=PATH,memory=BYTES[,cpus=N][,slack=200][,rounds=N][,quantum_ns=1][,events=PATH][,sites=N]
 //! ```
 //!
 //! The same file is in `LD_PRELOAD`, for the clock.
 //!
 //! ```text
 //! plugin ────▶ meter ─┬▶ cpu ──▶ counts, blame
-//! (QEMU's    (what a  ├▶ directory, calls
+//! (QEMU's    (what a  ├▶ directory, calls, sites
 //! callbacks) callback ├▶ window
 //!            means)   └▶ gate, clock
 //!        └───▶ output ──▶ report
@@ -45,4 +45,5 @@ pub mod output;
 #[cfg(not(test))]
 mod plugin;
 pub mod report;
+pub mod sites;
 pub mod window;

@@ -12,6 +12,7 @@ use crate::decode::Marker;
 use crate::directory::{Access, Directory, LINE_SHIFT, Seen, Transfer};
 use crate::gate::{CpuState, CpuStates, Gate};
 use crate::host;
+use crate::sites::{KernelAccess, Sites};
 use crate::window::Window;
 
 /// The low half of the interrupt command register of the local APIC. A store to it sends an interrupt.
@@ -32,6 +33,8 @@ pub struct Meter {
     pub clock: Clock,
     /// The conflicts of tests of two calls.
     pub calls: Calls,
+    /// The places in the program that make the kernel work, if they are wanted.
+    pub sites: Option<Sites>,
     directory: Directory,
     live: AtomicBool,
     started: AtomicU64,
@@ -75,6 +78,7 @@ impl Meter {
             gate: Gate::new(options.slack),
             clock: Clock::default(),
             calls: Calls::default(),
+            sites: options.sites.map(Sites::new),
             directory: Directory::new(options.memory)?,
             live: AtomicBool::new(false),
             started: AtomicU64::new(0),
@@ -95,6 +99,7 @@ impl Meter {
             self.started.store(host::now(), Relaxed);
             self.clock.start(host::now());
             self.gate.open();
+            self.sites.iter().for_each(Sites::start);
             self.live.store(true, Relaxed);
         }
         first
@@ -107,6 +112,7 @@ impl Meter {
         if now {
             self.closed.store(self.done(), Relaxed);
             self.live.store(false, Relaxed);
+            self.sites.iter().for_each(|sites| sites.finish(self.cpus.iter().map(|cpu| &cpu.entry)));
         }
         now
     }
@@ -133,6 +139,9 @@ impl Meter {
     #[inline]
     pub fn block(&self, cpu: usize, privilege: Privilege, instructions: u64, repeats: bool) {
         let cpu = &self.cpus[cpu];
+        if privilege == Privilege::User && cpu.entry.is_inside() {
+            self.sites.iter().for_each(|sites| cpu.entry.leave(sites, cpu.kernel_instructions()));
+        }
         if cpu.block(privilege, instructions, repeats) {
             self.pass(&cpu.gate_state);
         }
@@ -184,6 +193,7 @@ impl Meter {
             Marker::Begin(threads) => {
                 if self.window.begin(threads, &self.cpus) {
                     self.opened.store(self.done(), Relaxed);
+                    self.sites.iter().for_each(Sites::start);
                 }
             }
             Marker::Phase(phase) => cpu.set_phase(phase, privilege, ahead),
@@ -222,6 +232,21 @@ impl Meter {
     pub fn device(&self, cpu: usize, physical: u64, store: bool, pc: u64) {
         let kind = if store && physical == INTERRUPT_COMMAND { Kind::IpisSent } else { Kind::Io };
         self.cpus[cpu].counts(Privilege::of(pc)).add(kind, 1);
+        if kind == Kind::IpisSent {
+            self.sites.iter().for_each(|_| self.cpus[cpu].entry.sent());
+        }
+    }
+
+    /// Handles the kernel's entry point at `pc`.
+    pub fn enters(&self, cpu: usize, kind: Kind, pc: u64) {
+        let cpu = &self.cpus[cpu];
+        self.sites.iter().for_each(|sites| cpu.entry.enter(sites, kind, pc, cpu.kernel_instructions()));
+    }
+
+    /// Handles the end of an interrupt or a fault.
+    pub fn interrupt_returns(&self, cpu: usize) {
+        let cpu = &self.cpus[cpu];
+        self.sites.iter().for_each(|sites| cpu.entry.interrupt_returns(sites, cpu.kernel_instructions()));
     }
 
     /// Counts a load, a store, or both in one.
@@ -239,6 +264,7 @@ impl Meter {
         let cpu = &self.cpus[number];
         cpu.access_of(touch.pc);
         cpu.listing.access(line, touch);
+        self.sites.iter().for_each(|sites| watch(sites, cpu, touch));
         match self.directory.access(line, &access) {
             Seen::Hit => {}
             Seen::Cold => cpu.counts(Privilege::of(touch.pc)).add(Kind::Cold, 1),
@@ -260,6 +286,9 @@ impl Meter {
             }
             None => {
                 counts.add(transfer.kind, 1);
+                if self.sites.is_some() && Privilege::of(touch.pc) == Privilege::Kernel {
+                    cpu.entry.moved(transfer, touch.pc);
+                }
                 let key = Key { line, from: transfer.from.pc(), to: touch.pc, kind: transfer.kind };
                 let fight = Fight::one(transfer, number, touch.bytes, touch.address);
                 self.record(|| cpu.log().record(key, fight));
@@ -298,6 +327,19 @@ impl Meter {
     /// Returns the real seconds from RUN to STOP.
     pub fn host_seconds(&self) -> f64 {
         self.stopped.load(Relaxed).saturating_sub(self.started.load(Relaxed)) as f64 / 1e9
+    }
+}
+
+/// Shows an access to the sites.
+#[inline]
+fn watch(sites: &Sites, cpu: &Cpu, touch: &Touch) {
+    let Touch { address, physical, store, pc, .. } = *touch;
+    match Privilege::of(pc) {
+        Privilege::User => cpu.entry.user_access(address, physical),
+        Privilege::Kernel if cpu.entry.is_watching() => {
+            cpu.entry.kernel_access(sites, &KernelAccess { address, physical, store, pc });
+        }
+        Privilege::Kernel => {}
     }
 }
 

@@ -10,6 +10,7 @@ fn meter() -> Meter {
         rounds: 0,
         quantum_ns: 1,
         events: Vec::new(),
+        sites: None,
     };
     let meter = Meter::new(options).unwrap();
     assert!(meter.run() && !meter.run());

@@ -9,6 +9,7 @@ use crate::cpu::{Round, Snapshot};
 use crate::directory::LINE_SHIFT;
 use crate::meter::Meter;
 use crate::report::{self, Line, Pair};
+use crate::sites::{Cause, Key, Sites, Stack, Tally};
 use crate::window::Outcome;
 
 /// Writes the results to the file that was asked for, all at once, for readers that wait for them.
@@ -30,6 +31,8 @@ pub fn json(meter: &Meter) -> String {
         format!("\"lines\":[{}]", lines(meter)),
         format!("\"tests\":[{}]", list(meter.calls.tests().iter().map(test))),
     ];
+    let sections = sections.into_iter().chain(meter.sites.iter().flat_map(sites));
+    let sections: Vec<_> = sections.collect();
     format!("{{{}}}\n", sections.join(",\n"))
 }
 
@@ -164,6 +167,55 @@ fn conflict(conflict: &Conflict) -> String {
         conflict.both_write,
         conflict.disjoint,
     )
+}
+
+/// Sites in the results.
+const SITES: usize = 500;
+/// Instructions of the kernel of each.
+const CODE: usize = 8;
+
+fn sites(sites: &Sites) -> [String; 2] {
+    let piece = |(at, bytes): &(u64, Vec<u8>)| {
+        format!("\n[\"{at:#x}\",\"{}\"]", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+    };
+    [
+        format!(
+            "\"sites\":[{}]",
+            list(sites.sorted().iter().take(SITES).map(|(key, tally)| site(key, tally)))
+        ),
+        format!("\"code\":[{}]", list(sites.pieces().iter().map(piece))),
+    ]
+}
+
+fn site(key: &Key, tally: &Tally) -> String {
+    let (cause, number) = match key.cause {
+        // The kernel's registers could not be read.
+        Cause::Call(u64::MAX) => ("call", "null".to_owned()),
+        Cause::Call(number) => ("call", number.to_string()),
+        Cause::Fault => ("fault", "null".to_owned()),
+        Cause::Interrupt => ("interrupt", "null".to_owned()),
+        Cause::Other => ("other", "null".to_owned()),
+    };
+    let mut code: Vec<_> = tally.code.iter().collect();
+    code.sort_by_key(|(pc, count)| (std::cmp::Reverse(**count), **pc));
+    format!(
+        "\n{{\"cause\":\"{cause}\",\"number\":{number},\"pc\":\"{:#x}\",\"entries\":{},\"instructions\":{},\
+         \"transfers\":{},\"invalidations\":{},\"sent\":{},\"code\":[{}],\"stack\":{}}}",
+        key.pc,
+        tally.entries,
+        tally.instructions,
+        tally.transfers,
+        tally.invalidations,
+        tally.sent,
+        list(code.iter().take(CODE).map(|(pc, count)| format!("[\"{pc:#x}\",{count}]"))),
+        tally.stack.as_ref().map_or("null".into(), stack),
+    )
+}
+
+fn stack(stack: &Stack) -> String {
+    let words: String =
+        stack.words.iter().flat_map(|word| word.to_le_bytes()).map(|byte| format!("{byte:02x}")).collect();
+    format!("{{\"rsp\":\"{:#x}\",\"rbp\":\"{:#x}\",\"bytes\":\"{words}\"}}", stack.rsp, stack.rbp)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ fn metered() -> Meter {
         rounds: 0,
         quantum_ns: 1,
         events: Vec::new(),
+        sites: None,
     };
     let meter = Meter::new(options).unwrap();
     meter.run();

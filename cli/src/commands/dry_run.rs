@@ -29,7 +29,8 @@ pub fn shell_line(plan: &Plan) -> Result<String> {
         Boot { kernel: plan.kernel.clone(), initrd: files.image, command_line: plan.command_line.clone() };
     let Plan { machine, host_files, .. } = *plan;
     let mounts = plan.mounts.clone();
-    Ok(Qemu { machine, boot, disk, host_files, mounts, ports, plugin: None }.shell_line())
+    let shared_memory = false;
+    Ok(Qemu { machine, shared_memory, boot, disk, host_files, mounts, ports, plugin: None }.shell_line())
 }
 
 /// The files of one image, all named after its content, so that another dry run does not change them.

@@ -97,6 +97,8 @@ fn escaped(path: &Path) -> String {
 pub struct Qemu {
     /// The hardware.
     pub machine: Machine,
+    /// Set if the guest's memory is to have a name in QEMU's own maps, for a plugin that reads it.
+    pub shared_memory: bool,
     /// The software.
     pub boot: Boot,
     /// A read-only disk.
@@ -127,7 +129,12 @@ impl Qemu {
     fn push_machine(&self, arguments: &mut Vec<OsString>) {
         let Machine { cpus, memory, accel, cpu_model } = self.machine;
         extend(arguments, &["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
-        extend(arguments, &["-machine", "q35", "-cpu", cpu_model]);
+        let board = if self.shared_memory { "q35,memory-backend=ram" } else { "q35" };
+        extend(arguments, &["-machine", board, "-cpu", cpu_model]);
+        if self.shared_memory {
+            let memory = format!("memory-backend-memfd,id=ram,size={},share=on", megabytes(memory));
+            extend(arguments, &["-object", &memory]);
+        }
         extend(arguments, accel.arguments());
         extend(arguments, &["-smp", &cpus.to_string(), "-m", &megabytes(memory)]);
         extend(arguments, &["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]);
@@ -206,7 +213,16 @@ mod tests {
         let machine = Machine { cpus: 4, memory: 512 << 20, accel, cpu_model: "max" };
         let boot = Boot { kernel: "k".into(), initrd: "i".into(), command_line: "vm=radix it's".into() };
         let ports = vec![Port::Inherited(3), Port::File("a,b".into()), Port::Appended("log".into())];
-        Qemu { machine, boot, disk: None, host_files: false, mounts: Vec::new(), ports, plugin: None }
+        Qemu {
+            machine,
+            shared_memory: false,
+            boot,
+            disk: None,
+            host_files: false,
+            mounts: Vec::new(),
+            ports,
+            plugin: None,
+        }
     }
 
     #[test]
@@ -233,6 +249,13 @@ mod tests {
             line.contains("-drive file=a,,b,if=none,id=files,format=raw,readonly=on -device nvme,"),
             "{line}"
         );
+    }
+
+    #[test]
+    fn memory_that_a_plugin_reads_has_a_name() {
+        let line = Qemu { shared_memory: true, ..qemu(Accel::Tcg) }.shell_line();
+        assert!(line.contains("-machine q35,memory-backend=ram"), "{line}");
+        assert!(line.contains("-object memory-backend-memfd,id=ram,size="), "{line}");
     }
 
     #[test]

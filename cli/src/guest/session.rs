@@ -79,6 +79,8 @@ pub struct Plugin {
     pub argument: OsString,
     /// A library that QEMU is to load before all others.
     pub preload: PathBuf,
+    /// Set if it reads the guest's memory, which QEMU then maps from a file without a name.
+    pub reads_memory: bool,
 }
 
 /// The end of a run.

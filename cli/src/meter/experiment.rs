@@ -115,7 +115,7 @@ impl Experiment {
     fn cell(&self, tools: &Tools, system: System, cpus: u16, job: &Job) -> Result<Cell> {
         let kernel = tools.kernel(system)?;
         let slack = self.slack.unwrap_or(benchmarks::SLACK);
-        let settings = Settings { cpus, memory: self.memory, slack, rounds: self.window(cpus) };
+        let settings = Settings { cpus, memory: self.memory, slack, rounds: self.window(cpus), sites: false };
         let guest = Guest { system, kernel, plugin: &tools.plugin, huge: self.huge };
         let Run { output, owners, .. } = self.fine_enough(&guest, job, settings)?;
         let begin = output.begin.map(|address| address.0);

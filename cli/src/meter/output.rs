@@ -53,6 +53,49 @@ pub struct Output {
     /// The tests of two calls, in the order in which the program marked them.
     #[serde(default)]
     pub tests: Vec<Test>,
+    /// The places in the program that made the kernel work, those with most transfers first, if they were
+    /// wanted.
+    #[serde(default)]
+    pub sites: Vec<Site>,
+    /// Pieces of the program's code, one of each page: the address and the bytes in hexadecimal.
+    #[serde(default)]
+    pub code: Vec<(Address, String)>,
+}
+
+/// A place in the program that made the kernel work, and what the kernel did for it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Site {
+    /// "call", "fault", "interrupt" or "other".
+    pub cause: String,
+    /// The number of the system call.
+    pub number: Option<u64>,
+    /// The instruction, or 0.
+    pub pc: Address,
+    /// The number of calls, faults or interrupts.
+    pub entries: u64,
+    /// The kernel's instructions.
+    pub instructions: u64,
+    /// The lines that it took from other CPUs.
+    pub transfers: u64,
+    /// The copies that other CPUs lost.
+    pub invalidations: u64,
+    /// The interrupts that it sent.
+    pub sent: u64,
+    /// The kernel's instructions that took most lines, with their transfers.
+    pub code: Vec<(Address, u64)>,
+    /// The program's stack at one of the entries.
+    pub stack: Option<Stack>,
+}
+
+/// The stack of a program.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Stack {
+    /// The stack pointer.
+    pub rsp: Address,
+    /// The frame pointer, if the program uses one.
+    pub rbp: Address,
+    /// The bytes from the stack pointer upwards, in hexadecimal.
+    pub bytes: String,
 }
 
 /// A test of two calls.

@@ -45,6 +45,8 @@ pub struct Settings {
     pub slack: u64,
     /// The rounds after which the window ends. If 0, it ends when the first thread is done.
     pub rounds: u64,
+    /// Set to count by the place in the program that made the kernel work.
+    pub sites: bool,
 }
 
 /// The prefix of the names of these folders.
@@ -71,12 +73,16 @@ impl Scratch {
     pub fn plugin(&self, file: &Path, settings: Settings, kernel: &Kernel) -> Result<Plugin> {
         let events = self.0.path().join("events");
         std::fs::write(&events, event_lines(kernel)?).context("cannot write the list of events")?;
-        Ok(Plugin { argument: argument(file, settings, &self.counts(), &events)?, preload: file.to_owned() })
+        let mut argument = argument(file, settings, &self.counts(), &events)?;
+        if settings.sites {
+            argument.push(format!(",sites={}", saved_frame_pointer(kernel)));
+        }
+        Ok(Plugin { argument, preload: file.to_owned(), reads_memory: settings.sites })
     }
 }
 
 fn argument(file: &Path, settings: Settings, out: &Path, events: &Path) -> Result<OsString> {
-    let Settings { cpus, memory, slack, rounds } = settings;
+    let Settings { cpus, memory, slack, rounds, .. } = settings;
     let [file, out, events] = [file, out, events].map(|path| path.display().to_string());
     ensure!(
         ![&file, &out, &events].iter().any(|path| path.contains(',')),
@@ -84,6 +90,15 @@ fn argument(file: &Path, settings: Settings, out: &Path, events: &Path) -> Resul
     );
     Ok(format!("{file},out={out},slack={slack},cpus={cpus},rounds={rounds},events={events},memory={memory}")
         .into())
+}
+
+/// Returns the distance of the frame pointer from the instruction pointer where a kernel saves a program's
+/// registers: `TrapFrame` of our kernel, and `struct pt_regs` of Linux, which is part of its interface.
+fn saved_frame_pointer(kernel: &Kernel) -> u64 {
+    match kernel {
+        Kernel::Ours { .. } => 13 * 8,
+        Kernel::Linux(_) => 12 * 8,
+    }
 }
 
 /// Returns a line `NAME HEXADDR` for every place that the kernel has.
@@ -134,7 +149,7 @@ mod tests {
     fn the_argument_names_everything_and_the_folder_goes_away() {
         let scratch = Scratch::new().unwrap();
         let folder = scratch.0.path().to_owned();
-        let settings = Settings { cpus: 4, memory: 1 << 30, slack: 200, rounds: 9 };
+        let settings = Settings { cpus: 4, memory: 1 << 30, slack: 200, rounds: 9, sites: false };
         let plugin = scratch.plugin(Path::new("/x/meter.so"), settings, &stock()).unwrap();
         let argument = plugin.argument.to_string_lossy().into_owned();
         assert!(argument.starts_with("/x/meter.so,out=/"), "{argument}");
@@ -143,6 +158,9 @@ mod tests {
                 && argument.ends_with(",memory=1073741824"),
             "{argument}"
         );
+        let sites =
+            scratch.plugin(Path::new("/x/meter.so"), Settings { sites: true, ..settings }, &stock()).unwrap();
+        assert!(sites.argument.to_string_lossy().ends_with(",sites=96") && sites.reads_memory);
         assert!(scratch.plugin(Path::new("/a,b.so"), settings, &stock()).is_err());
         drop(scratch);
         assert!(!folder.exists());

@@ -21,6 +21,27 @@ pub unsafe extern "C" fn on_event(cpu: u32, data: *mut c_void) {
     meter().cpus[cpu as usize].counts(privilege).add(kind, 1);
 }
 
+/// Handles an entry point of the kernel that is about to run, by its place in the list of events.
+pub unsafe extern "C" fn on_entry(cpu: u32, data: *mut c_void) {
+    let (pc, kind) = meter().options.events[data as usize];
+    meter().enters(cpu as usize, kind, pc);
+}
+
+/// Handles a system call of the program that is about to run.
+pub unsafe extern "C" fn on_syscall(cpu: u32, pc: *mut c_void) {
+    meter().cpus[cpu as usize].entry.syscall(pc as u64);
+}
+
+/// Handles the end of an interrupt or a fault.
+pub unsafe extern "C" fn on_interrupt_return(cpu: u32, _data: *mut c_void) {
+    meter().interrupt_returns(cpu as usize);
+}
+
+/// Handles a change of the table of pages that is about to happen.
+pub unsafe extern "C" fn on_cr3_load(cpu: u32, _data: *mut c_void) {
+    meter().cpus[cpu as usize].entry.forget_pages();
+}
+
 /// Handles a marker of the guest.
 pub unsafe extern "C" fn on_marker(cpu: u32, data: *mut c_void) {
     let (privilege, marker, ahead) = data::marker(data as u64);

@@ -18,8 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 
 use crate::args::Options;
+use crate::host;
 use crate::meter::Meter;
 use crate::output;
+use crate::sites::Ram;
 use qemu::*;
 use translate::{on_early_translation, on_translation};
 
@@ -93,6 +95,8 @@ unsafe fn watch_for_run(id: Id) {
 /// Begins the run. All CPUs stand still, and all translations are dropped.
 unsafe extern "C" fn on_fresh_start() {
     let id = NAME.load(Relaxed);
+    let memory = meter().sites.as_ref().and_then(|_| host::guest_memory(meter().options.memory));
+    meter().sites.iter().zip(memory).for_each(|(sites, memory)| sites.set_ram(Ram::new(memory)));
     meter().run();
     // SAFETY: as in `watch_for_run`, and a reset has dropped the callbacks from there.
     unsafe {

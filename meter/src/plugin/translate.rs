@@ -2,10 +2,14 @@
 
 use std::ffi::c_void;
 
-use super::execute::{on_access, on_block, on_event, on_iteration_access, on_marker, on_repeat};
+use super::execute::{
+    on_access, on_block, on_cr3_load, on_entry, on_event, on_interrupt_return, on_iteration_access,
+    on_marker, on_repeat, on_syscall,
+};
 use super::qemu::*;
 use super::{meter, on_run};
 use crate::counts::Kind;
+use crate::cpu::Privilege;
 use crate::data;
 use crate::decode::{self, Marker, Special};
 
@@ -59,7 +63,51 @@ pub unsafe extern "C" fn on_translation(first: u64, second: u64) {
         let kinds = meter().options.events.iter().filter(|(address, _)| *address == pc);
         // SAFETY: as above.
         kinds.for_each(|(_, kind)| unsafe { on_each(instruction, on_event, data::pack_event(*kind, pc)) });
+        // SAFETY: as above.
+        unsafe { on_site(instruction, specials[index], pc) };
     }
+    if meter().sites.is_some() && Privilege::of(first) == Privilege::User {
+        // SAFETY: as above.
+        unsafe { record_code(&instructions) };
+    }
+}
+
+/// Registers what the sites need to know of an instruction, if they are wanted.
+///
+/// # Safety
+/// `instruction` is of the block that is being translated.
+unsafe fn on_site(instruction: *mut Instruction, special: Option<Special>, pc: u64) {
+    if meter().sites.is_none() {
+        return;
+    }
+    let events = meter().options.events.iter().enumerate().filter(|(_, (address, _))| *address == pc);
+    // SAFETY: the caller's promise.
+    events.for_each(|(index, _)| unsafe { on_each(instruction, on_entry, index as u64) });
+    // SAFETY: as above.
+    unsafe {
+        match special {
+            Some(Special::Syscall) => on_each(instruction, on_syscall, pc),
+            Some(Special::InterruptReturn) => on_each(instruction, on_interrupt_return, 0),
+            Some(Special::Cr3Load) => on_each(instruction, on_cr3_load, 0),
+            _ => {}
+        }
+    }
+}
+
+/// Shows the code of a block of the program to the sites.
+///
+/// # Safety
+/// The instructions are of the block that is being translated.
+unsafe fn record_code(instructions: &[(u64, *mut Instruction)]) {
+    let mut bytes = Vec::new();
+    let mut return_to = None;
+    for (pc, instruction) in instructions {
+        // SAFETY: the caller's promise.
+        let code = unsafe { Code::of(*instruction) };
+        bytes.extend_from_slice(code.bytes());
+        return_to = decode::is_call(code.bytes()).then(|| pc + code.bytes().len() as u64);
+    }
+    meter().sites.iter().for_each(|sites| sites.code(instructions[0].0, &bytes, return_to));
 }
 
 /// # Safety
@@ -78,6 +126,7 @@ unsafe fn on_special(instruction: *mut Instruction, special: Special, pc: u64, a
             Special::Port => on_each(instruction, on_event, data::pack_event(Kind::Io, pc)),
             Special::Invlpg => on_each(instruction, on_event, data::pack_event(Kind::Invlpg, pc)),
             Special::Cr3Load => on_each(instruction, on_event, data::pack_event(Kind::Cr3Loads, pc)),
+            Special::Syscall | Special::InterruptReturn => {}
         }
     }
 }

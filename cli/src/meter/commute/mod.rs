@@ -125,7 +125,7 @@ impl Experiment {
         let job = self.job(&file.path().display().to_string())?;
         let kernel = tools.kernel(system)?;
         let guest = Guest { system, kernel, plugin: &tools.plugin, huge: Huge::DEFAULT };
-        let settings = Settings { cpus: 2, memory: MEMORY, slack: SLACK, rounds: 0 };
+        let settings = Settings { cpus: 2, memory: MEMORY, slack: SLACK, rounds: 0, sites: false };
         let Run { output, owners, stdout } = run::run(&guest, &job, settings)?;
         let program = Loaded::new(&job.program.path, &job.program.bytes, None);
         let names = Names { kernel, program };
