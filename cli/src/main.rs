@@ -32,6 +32,8 @@ enum Verb {
     Native(commands::native::Arguments),
     /// Count cache lines, interrupts and faults between CPUs, and name the contended lines and their code
     Contend(commands::contend::Arguments),
+    /// Say where the kernel makes a program slow with more threads, by the places in the program
+    Why(commands::why::Arguments),
     /// Test pairs of calls that commute, and count the pairs that conflict over a line of the kernel
     Commute(commands::commute::Arguments),
     /// Show what is installed, what is missing, and how to get it
@@ -55,6 +57,7 @@ fn dispatch(Command { verb }: Command) -> anyhow::Result<u8> {
         Verb::Demo(arguments) => commands::demo::run(&arguments),
         Verb::Bench(arguments) => commands::bench::run(&arguments),
         Verb::Contend(arguments) => commands::contend::run(&arguments),
+        Verb::Why(arguments) => commands::why::run(&arguments),
         Verb::Commute(arguments) => commands::commute::run(&arguments),
         Verb::Doctor => commands::doctor::run(),
         Verb::Syscalls(arguments) => commands::syscalls::run(&arguments),

@@ -170,24 +170,28 @@ fn conflict(conflict: &Conflict) -> String {
 }
 
 /// Sites in the results.
-const SITES: usize = 500;
+const SITES: usize = 2000;
 /// Instructions of the kernel of each.
 const CODE: usize = 8;
 
 fn sites(sites: &Sites) -> [String; 2] {
-    let piece = |(at, bytes): &(u64, Vec<u8>)| {
-        format!("\n[\"{at:#x}\",\"{}\"]", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
-    };
+    let all = sites.sorted(SITES);
+    let pieces = sites.pieces();
     [
+        format!("\"sites\":[{}]", list(all.iter().map(|(key, tally)| site(sites, key, tally)))),
         format!(
-            "\"sites\":[{}]",
-            list(sites.sorted().iter().take(SITES).map(|(key, tally)| site(key, tally)))
+            "\"code\":[{}]",
+            list(pieces.iter().map(|(at, bytes)| format!("\n[\"{at:#x}\",{}]", hex(bytes))))
         ),
-        format!("\"code\":[{}]", list(sites.pieces().iter().map(piece))),
     ]
 }
 
-fn site(key: &Key, tally: &Tally) -> String {
+/// Returns bytes as a text of hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    format!("\"{}\"", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+}
+
+fn site(sites: &Sites, key: &Key, tally: &Tally) -> String {
     let (cause, number) = match key.cause {
         // The kernel's registers could not be read.
         Cause::Call(u64::MAX) => ("call", "null".to_owned()),
@@ -198,24 +202,25 @@ fn site(key: &Key, tally: &Tally) -> String {
     };
     let mut code: Vec<_> = tally.code.iter().collect();
     code.sort_by_key(|(pc, count)| (std::cmp::Reverse(**count), **pc));
-    format!(
-        "\n{{\"cause\":\"{cause}\",\"number\":{number},\"pc\":\"{:#x}\",\"entries\":{},\"instructions\":{},\
-         \"transfers\":{},\"invalidations\":{},\"sent\":{},\"code\":[{}],\"stack\":{}}}",
-        key.pc,
-        tally.entries,
-        tally.instructions,
-        tally.transfers,
-        tally.invalidations,
-        tally.sent,
-        list(code.iter().take(CODE).map(|(pc, count)| format!("[\"{pc:#x}\",{count}]"))),
-        tally.stack.as_ref().map_or("null".into(), stack),
-    )
+    let fields = [
+        format!("\"cause\":\"{cause}\",\"number\":{number},\"pc\":\"{:#x}\"", key.pc),
+        format!("\"ending\":{}", sites.ending(key).map_or("null".into(), |bytes| hex(&bytes))),
+        format!("\"callers\":[{}]", list(key.callers().map(|caller| format!("\"{caller:#x}\"")))),
+        format!("\"entries\":{},\"instructions\":{}", tally.entries, tally.instructions),
+        format!("\"transfers\":{},\"invalidations\":{}", tally.transfers, tally.invalidations),
+        format!("\"sent\":{}", tally.sent),
+        format!(
+            "\"code\":[{}]",
+            list(code.iter().take(CODE).map(|(pc, count)| format!("[\"{pc:#x}\",{count}]")))
+        ),
+        format!("\"stack\":{}", tally.stack.as_ref().map_or("null".into(), stack)),
+    ];
+    format!("\n{{{}}}", fields.join(","))
 }
 
 fn stack(stack: &Stack) -> String {
-    let words: String =
-        stack.words.iter().flat_map(|word| word.to_le_bytes()).map(|byte| format!("{byte:02x}")).collect();
-    format!("{{\"rsp\":\"{:#x}\",\"rbp\":\"{:#x}\",\"bytes\":\"{words}\"}}", stack.rsp, stack.rbp)
+    let bytes: Vec<u8> = stack.words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    format!("{{\"rsp\":\"{:#x}\",\"rbp\":\"{:#x}\",\"bytes\":{}}}", stack.rsp, stack.rbp, hex(&bytes))
 }
 
 #[cfg(test)]

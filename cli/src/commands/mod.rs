@@ -13,3 +13,4 @@ pub mod run;
 pub mod strace;
 pub mod syscalls;
 pub mod test;
+pub mod why;

@@ -188,7 +188,7 @@ impl Arguments {
         let given = self.env.iter().cloned();
         let envp = if host_files { system::host_environment(given) } else { system::environment(given) };
         let mounts = MountArg::parse_all(&self.rw)?;
-        Ok(Job { program, argv, envp, files, host_files, mounts })
+        Ok(Job { program, argv, envp, files, host_files, mounts, is_at_own_path: false })
     }
 
     /// Returns the program, its arguments, and whether it sees the host's files.

@@ -5,7 +5,7 @@
 //! file.
 
 mod instruction;
-mod unwind;
+pub(crate) mod unwind;
 
 use std::fs;
 use std::path::Path;

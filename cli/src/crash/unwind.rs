@@ -37,9 +37,25 @@ pub fn frames(elf: &[u8], crash: &Crash) -> Vec<Frame> {
     }
 }
 
-fn walk(module: Option<Module<Vec<u8>>>, pc: u64, registers: UnwindRegsX86_64, stack: &Stack) -> Vec<Frame> {
+/// Returns the frames of code in several modules. `registers` are the instruction pointer, the stack pointer
+/// and the frame pointer, and the stack's `bytes` begin at `base`.
+pub fn through(
+    modules: impl IntoIterator<Item = Module<Vec<u8>>>,
+    [rip, rsp, rbp]: [u64; 3],
+    base: u64,
+    bytes: Vec<u8>,
+) -> Vec<Frame> {
+    walk(modules, rip, UnwindRegsX86_64::new(rip, rsp, rbp), &Stack { base, bytes })
+}
+
+fn walk(
+    modules: impl IntoIterator<Item = Module<Vec<u8>>>,
+    pc: u64,
+    registers: UnwindRegsX86_64,
+    stack: &Stack,
+) -> Vec<Frame> {
     let mut unwinder = UnwinderX86_64::new();
-    module.into_iter().for_each(|module| unwinder.add_module(module));
+    modules.into_iter().for_each(|module| unwinder.add_module(module));
     let mut cache = CacheX86_64::<MayAllocateDuringUnwind>::new();
     let mut read = |address| stack.word(address).ok_or(());
     let mut iterator = unwinder.iter_frames(pc, registers, &mut cache, &mut read);
@@ -51,7 +67,7 @@ fn frame(address: FrameAddress) -> Frame {
 }
 
 /// Describes the program for the unwinder: its code range and unwind sections.
-fn module(elf: &[u8], bias: u64) -> Option<Module<Vec<u8>>> {
+pub fn module(elf: &[u8], bias: u64) -> Option<Module<Vec<u8>>> {
     let file = object::File::parse(elf).ok()?;
     // A segment or section that is not loaded may have any address.
     let loaded = || file.segments().filter(|segment| segment.size() > 0);
@@ -89,7 +105,7 @@ impl Stack {
 }
 
 /// Decodes hexadecimal up to the first character that is none.
-fn unhex(text: &str) -> Vec<u8> {
+pub fn unhex(text: &str) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let pairs = text.as_bytes().chunks_exact(2);
     pairs.map_while(|pair| Some((digit(pair[0])? * 16 + digit(pair[1])?) as u8)).collect()

@@ -18,6 +18,7 @@ pub mod file_arg;
 pub mod guard;
 pub mod image;
 pub mod kvm;
+pub mod libraries;
 pub mod linux;
 pub mod live;
 pub mod mount_arg;

@@ -28,3 +28,4 @@ pub mod report;
 pub mod row;
 pub mod run;
 pub mod statistics;
+pub mod why;

@@ -44,6 +44,19 @@ impl Kernel {
         }
     }
 
+    /// Returns the name of the function at an address, without what the compiler added to it.
+    pub fn function(&self, address: u64) -> Option<String> {
+        let name = match self {
+            Kernel::Linux(symbols) => symbols.describe(address)?,
+            Kernel::Ours { symbols, .. } => match telling(&symbols.inlined(address)) {
+                Some(function) => function.name.split('<').next().unwrap_or_default().to_owned(),
+                None => symbols.code(address)?,
+            },
+        };
+        let name = strip_hash(name.split("+0x").next().unwrap_or(&name));
+        Some(name.split(".isra.").next().unwrap_or(&name).to_owned())
+    }
+
     fn code(&self, address: u64) -> Option<String> {
         match self {
             Kernel::Linux(symbols) => symbols.describe(address),
@@ -155,10 +168,15 @@ fn describe(symbols: &Symbols, address: u64) -> Option<String> {
     })
 }
 
+/// Returns whether a source file has general functions only.
+pub(super) fn is_plumbing(file: &str) -> bool {
+    PLUMBING.iter().any(|part| file.contains(part))
+}
+
 fn telling(functions: &[Function]) -> Option<&Function> {
     let tells = |function: &&Function| {
         let (file, _) = function.place.as_ref().map_or(("", 0), |(file, line)| (file.as_str(), *line));
-        !PLUMBING.iter().any(|part| file.contains(part))
+        !is_plumbing(file)
     };
     functions.iter().find(tells).or(functions.first())
 }
@@ -171,7 +189,7 @@ fn short(file: &str) -> &str {
 }
 
 /// Removes the compiler's `::h0123456789abcdef` from a name.
-fn strip_hash(name: &str) -> String {
+pub(super) fn strip_hash(name: &str) -> String {
     let Some(at) = name.find("::h") else { return name.to_owned() };
     let hash = &name[at + 3..];
     let digits = hash.bytes().take_while(u8::is_ascii_hexdigit).count();

@@ -71,6 +71,12 @@ pub struct Site {
     pub number: Option<u64>,
     /// The instruction, or 0.
     pub pc: Address,
+    /// The code that ends with the `syscall` instruction, in hexadecimal.
+    #[serde(default)]
+    pub ending: Option<String>,
+    /// The addresses on the stack that may be those of callers, the innermost first.
+    #[serde(default)]
+    pub callers: Vec<Address>,
     /// The number of calls, faults or interrupts.
     pub entries: u64,
     /// The kernel's instructions.

@@ -42,3 +42,4 @@ mod strace;
 mod streams;
 mod stretches;
 mod terminals;
+mod why;

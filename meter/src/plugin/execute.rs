@@ -28,8 +28,8 @@ pub unsafe extern "C" fn on_entry(cpu: u32, data: *mut c_void) {
 }
 
 /// Handles a system call of the program that is about to run.
-pub unsafe extern "C" fn on_syscall(cpu: u32, pc: *mut c_void) {
-    meter().cpus[cpu as usize].entry.syscall(pc as u64);
+pub unsafe extern "C" fn on_syscall(cpu: u32, number: *mut c_void) {
+    meter().cpus[cpu as usize].entry.syscall(number as u64);
 }
 
 /// Handles the end of an interrupt or a fault.

@@ -64,7 +64,7 @@ pub unsafe extern "C" fn on_translation(first: u64, second: u64) {
         // SAFETY: as above.
         kinds.for_each(|(_, kind)| unsafe { on_each(instruction, on_event, data::pack_event(*kind, pc)) });
         // SAFETY: as above.
-        unsafe { on_site(instruction, specials[index], pc) };
+        unsafe { on_site(&instructions[..=index], specials[index]) };
     }
     if meter().sites.is_some() && Privilege::of(first) == Privilege::User {
         // SAFETY: as above.
@@ -72,21 +72,19 @@ pub unsafe extern "C" fn on_translation(first: u64, second: u64) {
     }
 }
 
-/// Registers what the sites need to know of an instruction, if they are wanted.
+/// Registers the callbacks of the sites for the last of these instructions, if they are wanted.
 ///
 /// # Safety
-/// `instruction` is of the block that is being translated.
-unsafe fn on_site(instruction: *mut Instruction, special: Option<Special>, pc: u64) {
-    if meter().sites.is_none() {
-        return;
-    }
+/// The instructions are the first ones of the block that is being translated.
+unsafe fn on_site(until: &[(u64, *mut Instruction)], special: Option<Special>) {
+    let (Some(sites), Some((pc, instruction))) = (&meter().sites, until.last().copied()) else { return };
     let events = meter().options.events.iter().enumerate().filter(|(_, (address, _))| *address == pc);
     // SAFETY: the caller's promise.
     events.for_each(|(index, _)| unsafe { on_each(instruction, on_entry, index as u64) });
     // SAFETY: as above.
     unsafe {
         match special {
-            Some(Special::Syscall) => on_each(instruction, on_syscall, pc),
+            Some(Special::Syscall) => on_each(instruction, on_syscall, sites.syscall(pc, &bytes(until))),
             Some(Special::InterruptReturn) => on_each(instruction, on_interrupt_return, 0),
             Some(Special::Cr3Load) => on_each(instruction, on_cr3_load, 0),
             _ => {}
@@ -94,20 +92,25 @@ unsafe fn on_site(instruction: *mut Instruction, special: Option<Special>, pc: u
     }
 }
 
+/// Returns the bytes of instructions.
+///
+/// # Safety
+/// They are of the block that is being translated.
+unsafe fn bytes(instructions: &[(u64, *mut Instruction)]) -> Vec<u8> {
+    // SAFETY: the caller's promise.
+    instructions.iter().flat_map(|(_, one)| unsafe { Code::of(*one) }.bytes().to_vec()).collect()
+}
+
 /// Shows the code of a block of the program to the sites.
 ///
 /// # Safety
 /// The instructions are of the block that is being translated.
 unsafe fn record_code(instructions: &[(u64, *mut Instruction)]) {
-    let mut bytes = Vec::new();
-    let mut return_to = None;
-    for (pc, instruction) in instructions {
-        // SAFETY: the caller's promise.
-        let code = unsafe { Code::of(*instruction) };
-        bytes.extend_from_slice(code.bytes());
-        return_to = decode::is_call(code.bytes()).then(|| pc + code.bytes().len() as u64);
-    }
-    meter().sites.iter().for_each(|sites| sites.code(instructions[0].0, &bytes, return_to));
+    let (at, last) = (instructions[0].0, instructions.len() - 1);
+    // SAFETY: the caller's promise.
+    let (bytes, ending) = unsafe { (bytes(instructions), bytes(&instructions[last..])) };
+    let return_to = decode::is_call(&ending).then(|| instructions[last].0 + ending.len() as u64);
+    meter().sites.iter().for_each(|sites| sites.code(at, &bytes, return_to));
 }
 
 /// # Safety

@@ -38,6 +38,7 @@ pub struct KernelAccess {
 pub(super) struct Context {
     cause: Cause,
     pc: u64,
+    code: u64,
     path: [u64; PATH],
     /// The physical address of the saved instruction pointer, until the registers were read.
     frame: Option<u64>,
@@ -50,7 +51,7 @@ impl Context {
     }
 
     pub(super) fn into_parts(self) -> (Key, Tally) {
-        (Key { cause: self.cause, pc: self.pc, path: self.path }, self.tally)
+        (Key { cause: self.cause, pc: self.pc, code: self.code, path: self.path }, self.tally)
     }
 }
 
@@ -98,7 +99,7 @@ pub struct Entry {
     inside: AtomicBool,
     /// Set if accesses of the kernel tell something.
     watching: AtomicBool,
-    /// The address of the last `syscall` instruction of the program.
+    /// The number of the last `syscall` instruction of the program.
     syscall: AtomicU64,
     /// Pages of the program that this CPU has touched, each beside its frame.
     pages: [[AtomicU64; 2]; PAGES],
@@ -118,9 +119,9 @@ impl Default for Entry {
 }
 
 impl Entry {
-    /// Handles the `syscall` instruction of the program at `pc`.
-    pub fn syscall(&self, pc: u64) {
-        self.syscall.store(pc, Relaxed);
+    /// Handles the `syscall` instruction of the program with this number.
+    pub fn syscall(&self, number: u64) {
+        self.syscall.store(number, Relaxed);
     }
 
     /// Handles an access of the program.
@@ -155,8 +156,9 @@ impl Entry {
         state.charge(instructions);
         match kind {
             Kind::Syscalls => {
-                let at = self.syscall.load(Relaxed);
-                self.open(sites, state, Context::new(Cause::Call(u64::MAX), at));
+                let code = self.syscall.load(Relaxed);
+                let at = sites.numbered(code).map_or(0, |(at, _)| at);
+                self.open(sites, state, Context { code, ..Context::new(Cause::Call(u64::MAX), at) });
                 self.watch(state, Watch::Call { rip: at + SYSCALL, left: BEFORE });
             }
             Kind::Faults => self.watch(state, Watch::Fault),

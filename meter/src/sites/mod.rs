@@ -6,19 +6,19 @@
 //!
 //! | event | a CPU's entry |
 //! |---|---|
-//! | `syscall` in the program | its address is noted |
+//! | `syscall` in the program | its number in a list is noted |
 //! | entry point `syscall` | a call begins |
 //! | entry point `fault`, from the program | a fault begins |
 //! | entry point `ipi` or `tick` | an interrupt begins, inside of the entry if there is one |
 //! | `iret` | that interrupt ends |
-//! | entry point `schedule` | the entry goes to the shelf, under its stack, and the other task's comes back |
+//! | entry point `schedule` | the entry goes to the shelf, under its stack; the other task's comes back |
 //! | a block of the program | the entry ends |
 //!
 //! The number of the call, the stack pointer and the frame pointer come from the registers that the kernel
-//! saves first, and the program's stack from the guest's memory. A word on the stack that is the address after
-//! a call instruction of the program is taken for a return address. Entries with the same cause, instruction
-//! and return addresses are one *site*. A copy of the stack of one of them goes into the results, so that a
-//! reader with the program's unwind tables can do better.
+//! saves first, and the program's stack from the guest's memory. A word on the stack that is the address
+//! after a call instruction of the program is taken for a return address. Entries with the same cause,
+//! instruction and return addresses are one *site*. A copy of the stack of one of them goes into the results,
+//! so that a reader with the program's unwind tables can do better.
 
 mod entry;
 mod ram;
@@ -44,6 +44,8 @@ const KEPT: usize = 256;
 const SITES: usize = 16_384;
 /// Bytes of code that are kept of each page of the program.
 const SAMPLE: usize = 64;
+/// Bytes that are kept of the code before a system call.
+const ENDING: usize = 16;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
@@ -68,8 +70,18 @@ pub struct Key {
     pub cause: Cause,
     /// The instruction of the program, or 0.
     pub pc: u64,
+    /// The number of a `syscall` instruction, or 0. Two programs may have two at one address.
+    code: u64,
     /// Its callers, as far as the stack shows them, and zeros.
     path: [u64; PATH],
+}
+
+impl Key {
+    /// Returns the addresses to which the callers return, the innermost first. Old words on the stack may be
+    /// among them.
+    pub fn callers(&self) -> impl Iterator<Item = u64> {
+        self.path.into_iter().take_while(|caller| *caller != 0)
+    }
 }
 
 /// The registers and the stack of the program at an entry.
@@ -135,6 +147,8 @@ pub struct Sites {
     shelf: Mutex<Map<u64, Context>>,
     /// The addresses after the call instructions of the program.
     returns: RwLock<HashSet<u64, BuildHasherDefault<Mixer>>>,
+    /// The `syscall` instructions: address, and code that ends with them.
+    syscalls: RwLock<Vec<(u64, Vec<u8>)>>,
     /// Pieces of the program's code, one of each page: address and bytes.
     pages: Mutex<BTreeMap<u64, (u64, Vec<u8>)>>,
 }
@@ -166,17 +180,23 @@ impl Sites {
         self.open.store(false, Relaxed);
     }
 
-    /// Returns the sites, those with most transfers first.
-    pub fn sorted(&self) -> Vec<(Key, Tally)> {
+    /// Returns the sites, those with most transfers first, at most `most` of them. Further ones of a cause
+    /// are one without a place.
+    pub fn sorted(&self, most: usize) -> Vec<(Key, Tally)> {
         let mut sites: Vec<_> = lock(&self.table).iter().map(|(key, tally)| (*key, tally.clone())).collect();
         let rank = |(key, tally): &(Key, Tally)| {
             (std::cmp::Reverse((tally.transfers, tally.sent, tally.instructions)), key.cause, key.pc)
         };
         sites.sort_by_key(rank);
+        let mut rest: BTreeMap<Cause, Tally> = BTreeMap::new();
+        for (key, tally) in sites.drain(most.min(sites.len())..) {
+            rest.entry(key.cause).or_default().add(Tally { stack: None, ..tally });
+        }
+        sites.extend(rest.into_iter().map(|(cause, tally)| (Key { cause, ..Key::default() }, tally)));
         sites
     }
 
-    /// Records code of the program: whether the address after it is one to return to, and what it looks like.
+    /// Records code of the program, and the address after it if a call returns there.
     pub fn code(&self, at: u64, bytes: &[u8], return_to: Option<u64>) {
         if let Some(address) = return_to {
             self.returns.write().unwrap_or_else(PoisonError::into_inner).insert(address);
@@ -186,6 +206,28 @@ impl Sites {
         if known.1.len() < bytes.len().min(SAMPLE) {
             *known = (at, bytes[..bytes.len().min(SAMPLE)].to_vec());
         }
+    }
+
+    /// Returns the number of the `syscall` instruction at `pc`, with which `bytes` end.
+    pub fn syscall(&self, pc: u64, bytes: &[u8]) -> u64 {
+        let bytes = &bytes[bytes.len().saturating_sub(ENDING)..];
+        let mut syscalls = self.syscalls.write().unwrap_or_else(PoisonError::into_inner);
+        let known = syscalls.iter().position(|(at, code)| *at == pc && code == bytes);
+        let place = known.unwrap_or_else(|| {
+            syscalls.push((pc, bytes.to_vec()));
+            syscalls.len() - 1
+        });
+        place as u64 + 1
+    }
+
+    /// Returns the code that ends with a site's `syscall` instruction, if it has one.
+    pub fn ending(&self, key: &Key) -> Option<Vec<u8>> {
+        self.numbered(key.code).map(|(_, bytes)| bytes)
+    }
+
+    fn numbered(&self, number: u64) -> Option<(u64, Vec<u8>)> {
+        let syscalls = self.syscalls.read().unwrap_or_else(PoisonError::into_inner);
+        syscalls.get(usize::try_from(number).ok()?.checked_sub(1)?).cloned()
     }
 
     /// Returns the pieces of code: addresses and bytes.

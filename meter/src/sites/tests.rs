@@ -52,7 +52,7 @@ impl Machine {
     fn call(&self, entry: &Entry, end: u64, number: u64, caller: u64) {
         self.write(USER_FRAME + 0x110, caller);
         entry.user_access(USER_STACK + 0x100, USER_FRAME);
-        entry.syscall(AT);
+        entry.syscall(self.sites.syscall(AT, &[0xb8, 11, 0, 0, 0, 0x0f, 0x05]));
         entry.enter(&self.sites, Kind::Syscalls, SYSCALL_ENTRY, 0);
         let saved = [0x2b, USER_STACK + 0x100, 0x246, 0x33, AT + 2, number];
         saved.iter().zip(1..).for_each(|(word, place)| self.push(entry, end - 8 * place, *word, OTHER_CODE));
@@ -69,7 +69,7 @@ impl Machine {
 
     fn found(&self, cause: Cause) -> Vec<Tally> {
         self.sites
-            .sorted()
+            .sorted(99)
             .into_iter()
             .filter(|(key, _)| key.cause == cause)
             .map(|(_, tally)| tally)
@@ -91,6 +91,8 @@ fn a_call_has_its_number_and_its_counts() {
     entry.leave(&machine.sites, 500);
     entry.moved(&transfer(), OTHER_CODE);
     machine.sites.finish([&entry].into_iter());
+    let (key, _) = machine.sites.sorted(99).remove(0);
+    assert_eq!((key.pc, machine.sites.ending(&key)), (AT, Some(vec![0xb8, 11, 0, 0, 0, 0x0f, 0x05])));
     let call = &machine.found(Cause::Call(11))[0];
     assert_eq!((call.entries, call.instructions, call.transfers, call.sent), (1, 500, 1, 1));
     assert_eq!((call.invalidations, &call.code), (2, &BTreeMap::from([(OTHER_CODE, 1)])));
@@ -110,6 +112,8 @@ fn callers_tell_sites_apart() {
     }
     let mut entries: Vec<_> = machine.found(Cause::Call(11)).iter().map(|tally| tally.entries).collect();
     entries.sort_unstable();
+    let with = |key: &Key| key.callers().eq([0x5000_0005]);
+    assert_eq!(machine.sites.sorted(99).iter().filter(|(key, _)| with(key)).count(), 1);
     assert_eq!(entries, [2, 2], "words that are no return addresses are not callers");
 }
 
@@ -165,7 +169,7 @@ fn a_fault_of_the_program_is_one_and_a_fault_of_the_kernel_is_its_calls() {
         (machine.found(Cause::Fault)[0].transfers, machine.found(Cause::Call(0))[0].transfers),
         (1, 1)
     );
-    assert_eq!(machine.sites.sorted().iter().find(|(key, _)| key.cause == Cause::Fault).unwrap().0.pc, AT);
+    assert_eq!(machine.sites.sorted(99).iter().find(|(key, _)| key.cause == Cause::Fault).unwrap().0.pc, AT);
 }
 
 #[test]
@@ -174,11 +178,11 @@ fn nothing_counts_before_the_start_and_after_the_end() {
     machine.call(&entry, 0x4000, 11, 0);
     entry.leave(&machine.sites, 0);
     machine.sites.start();
-    assert!(machine.sites.sorted().is_empty());
+    assert!(machine.sites.sorted(99).is_empty());
     machine.sites.finish([&entry].into_iter());
     machine.call(&entry, 0x4000, 11, 0);
     entry.leave(&machine.sites, 0);
-    assert!(machine.sites.sorted().is_empty());
+    assert!(machine.sites.sorted(99).is_empty());
 }
 
 #[test]
@@ -188,4 +192,30 @@ fn the_longest_piece_of_a_page_is_kept() {
     sites.code(0x1800, &[2; 100], None);
     sites.code(0x1900, &[3; 10], None);
     assert_eq!(sites.pieces(), [(0x1800, vec![2; SAMPLE])]);
+}
+
+#[test]
+fn the_rest_of_the_sites_is_one_for_each_cause() {
+    let (machine, entry) = (Machine::new(), Entry::default());
+    (0..5).for_each(|turn| {
+        machine.call(&entry, 0x4000, 11 + turn % 2, 0);
+        (0..turn).for_each(|_| entry.moved(&transfer(), OTHER_CODE + turn));
+        entry.leave(&machine.sites, 0);
+    });
+    machine.call(&entry, 0x4000, 13, 0);
+    entry.leave(&machine.sites, 0);
+    let sites = machine.sites.sorted(1);
+    let told: Vec<_> =
+        sites.iter().map(|(key, tally)| (key.cause, key.pc, tally.entries, tally.stack.is_some())).collect();
+    let [first, second, third] = [11, 12, 13].map(Cause::Call);
+    assert_eq!(told, [(first, AT, 3, true), (second, 0, 2, false), (third, 0, 1, false)]);
+}
+
+#[test]
+fn two_programs_may_call_at_one_address() {
+    let sites = Sites::new(96);
+    let numbers = [[1, 0x0f, 0x05], [2, 0x0f, 0x05], [1, 0x0f, 0x05]].map(|bytes| sites.syscall(AT, &bytes));
+    assert_eq!(numbers, [1, 2, 1]);
+    assert_eq!(sites.numbered(0), None);
+    assert_eq!(sites.numbered(sites.syscall(AT, &[9; 40])), Some((AT, vec![9; ENDING])));
 }

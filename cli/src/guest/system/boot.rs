@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use abi::config::{COMPRESS, Choice, HOST_FILES, Huge};
@@ -36,18 +36,28 @@ pub struct Job {
     pub host_files: bool,
     /// The directories of the host that it may change, if so.
     pub mounts: Vec<MountArg>,
+    /// Set if the program has the path that it has here, too, though it does not see the host's files.
+    pub is_at_own_path: bool,
 }
 
 impl Job {
     /// Returns a job for a program with its own name and without files.
     pub fn new(program: Program, arguments: impl IntoIterator<Item = OsString>) -> Self {
         let argv = [OsString::from(program.name())].into_iter().chain(arguments).collect();
-        Job { program, argv, envp: environment([]), files: Vec::new(), host_files: false, mounts: Vec::new() }
+        Job {
+            program,
+            argv,
+            envp: environment([]),
+            files: Vec::new(),
+            host_files: false,
+            mounts: Vec::new(),
+            is_at_own_path: false,
+        }
     }
 
     /// Returns the program's path in the guest.
     pub fn place(&self) -> String {
-        if self.host_files {
+        if self.host_files || self.is_at_own_path {
             return self.program.path.display().to_string();
         }
         format!("/bin/{}", self.program.name())
@@ -235,6 +245,7 @@ fn image(system: System, job: &Job, memory: u64) -> Result<(Vec<u8>, Option<File
         tree.like_here()?;
         tree.mounts(&job.mounts)?;
     } else {
+        image::refuse_guests_own(Path::new(&place))?;
         tree.file(place.trim_start_matches('/'), 0o755, job.program.bytes.clone())?;
     }
     tree.command(&place, &job.argv, &job.envp)?;
