@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use abi::config::{Choice, Huge};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Serialize;
 
@@ -29,6 +29,10 @@ The program sees itself, its libraries, and what --file gives it, on either syst
 
 The JSON is an object with the keys program, arguments, verdict, and systems, an array with an object per system.";
 
+/// The most memory of a guest. Of more, QEMU's machine has a part above the addresses of devices, and its
+/// versions do not agree on the addresses of that part.
+const MOST_MEMORY: u64 = 2815 << 20;
+
 /// Options of `radixvm why`.
 #[derive(Args)]
 #[command(after_help = HELP)]
@@ -36,7 +40,7 @@ pub struct Arguments {
     /// Virtual CPUs
     #[arg(short, long, default_value = "4", value_parser = options::metered_cpus, value_name = "N")]
     cpus: u16,
-    /// Memory of every guest
+    /// Memory of every guest, at most 2815M
     #[arg(short, long, default_value = "1G", value_parser = options::size, value_name = "SIZE")]
     memory: u64,
     /// Kernels under the program
@@ -78,6 +82,10 @@ pub struct Arguments {
 
 impl Arguments {
     fn question(&self) -> Result<Question> {
+        ensure!(
+            self.memory <= MOST_MEMORY,
+            "-m: the meter reads the calls in the guest's memory, which it can up to 2815M: give no more"
+        );
         let program = load(&self.command[0].to_string_lossy())?;
         let library_path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         let inherited = (!library_path.is_empty()).then(|| setting("LD_LIBRARY_PATH", &library_path));
@@ -208,6 +216,12 @@ mod tests {
         let arguments = parsed("-c 2 -- prog -c 3 --json x");
         assert_eq!((arguments.cpus, arguments.shown_command().as_str()), (2, "prog -c 3 --json x"));
         assert_eq!(arguments.systems, [System::Linux, System::ADAPTIVE]);
+    }
+
+    #[test]
+    fn memory_that_the_meter_cannot_read_is_refused() {
+        let error = parsed("-m 4G -- prog").question().err().unwrap().to_string();
+        assert!(error.contains("-m") && error.contains("2815M"), "{error}");
     }
 
     #[test]

@@ -131,6 +131,12 @@ impl Counts {
         self.interrupts += other.interrupts;
     }
 
+    /// Returns the cycles that its lines and interrupts take by the cost model.
+    pub fn cycles(&self, cpus: u16) -> f64 {
+        let cpus = f64::from(cpus);
+        self.lines as f64 * model::WRITE.cycles(cpus) + self.interrupts as f64 * model::answer(cpus)
+    }
+
     /// Returns a count per call.
     pub fn per_call(&self, count: u64) -> f64 {
         count as f64 / self.count.max(1) as f64

@@ -82,7 +82,10 @@ fn system(one: &Measured) -> String {
 }
 
 fn call(counts: &Counts) -> Vec<String> {
-    let per_call = |count| format!("{:.2}", counts.per_call(count));
+    let per_call = |count| match counts.count {
+        0 => "–".to_owned(),
+        _ => format!("{:.2}", counts.per_call(count)),
+    };
     vec![
         counts.call.clone(),
         number(counts.count),

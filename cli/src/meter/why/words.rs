@@ -4,7 +4,7 @@ use super::place::{FAULTS, INTERRUPTS, NOWHERE};
 use super::{Counts, Measured, Place};
 use crate::table::{Table, count};
 
-/// The part of the kernel's lines or interrupts from which on a place is told.
+/// The part of the cycles of the kernel's lines and interrupts from which on a place is told.
 const TOLD: f64 = 0.05;
 /// Places that are told.
 const MOST: usize = 5;
@@ -69,8 +69,14 @@ fn notes(measured: &[Measured]) -> String {
 /// Returns a sentence for each place that moves many of the kernel's lines or sends many of its interrupts.
 pub fn sentences(measured: &[Measured]) -> Vec<String> {
     let Some((worst, others)) = split(measured) else { return Vec::new() };
-    let told = worst.places.iter().filter(|place| matters(worst, place)).take(MOST);
-    told.enumerate().map(|(number, place)| sentence(worst, place, &others, number == 0)).collect()
+    let told: Vec<&Place> = worst.places.iter().filter(|place| matters(worst, place)).take(MOST).collect();
+    let each = told.iter().map(|place| sentence(worst, place, &others));
+    let mut sentences: Vec<String> = each.chain(scattered(worst, &told)).collect();
+    if let Some(first) = sentences.first_mut() {
+        let rest = first.replacen(" come from", " of the kernel's cache-line moves come from", 1);
+        *first = format!("On {} at {} CPUs {rest}", worst.system, worst.cpus);
+    }
+    sentences
 }
 
 /// Returns stock Linux, or the first system if that was not measured, and the others.
@@ -80,25 +86,36 @@ fn split(measured: &[Measured]) -> Option<(&Measured, Vec<&Measured>)> {
     Some((measured.get(first)?, others.collect()))
 }
 
+/// Returns whether a place takes enough of the cycles that the kernel's lines and interrupts cost.
 fn matters(measured: &Measured, place: &Place) -> bool {
-    let Counts { lines, interrupts, .. } = place.counts;
-    part(lines, measured.kernel_lines) >= TOLD || part(interrupts, measured.interrupts) >= TOLD
+    let all: f64 = measured.calls.iter().map(|counts| counts.cycles(measured.cpus)).sum();
+    place.counts.cycles(measured.cpus) >= TOLD * all
+}
+
+/// Returns a sentence for each call of which the places that are told are the smaller part.
+fn scattered(measured: &Measured, told: &[&Place]) -> Vec<String> {
+    let lines = |counts: &Counts| part(counts.lines, measured.kernel_lines);
+    let is_scattered = |counts: &&Counts| {
+        let own = told.iter().filter(|place| place.counts.call == counts.call);
+        let known: u64 = own.map(|place| place.counts.lines).sum();
+        lines(counts) >= 2.0 * TOLD && known * 2 < counts.lines
+    };
+    let calls = measured.calls.iter().filter(is_scattered);
+    calls
+        .map(|counts| {
+            let places = measured.places.iter().filter(|place| place.counts.call == counts.call).count();
+            format!("{} come from {} at {places} places together.", percent(lines(counts)), counts.call)
+        })
+        .collect()
 }
 
 fn part(count: u64, all: u64) -> f64 {
     count as f64 / all.max(1) as f64
 }
 
-fn sentence(measured: &Measured, place: &Place, others: &[&Measured], is_first: bool) -> String {
+fn sentence(measured: &Measured, place: &Place, others: &[&Measured]) -> String {
     let counts = &place.counts;
-    let share = percent(part(counts.lines, measured.kernel_lines));
-    let begin = match is_first {
-        true => format!(
-            "On {} at {} CPUs {share} of the kernel's cache-line moves",
-            measured.system, measured.cpus
-        ),
-        false => share,
-    };
+    let begin = percent(part(counts.lines, measured.kernel_lines));
     let functions: Vec<&str> = place.kernel.iter().take(2).map(|(name, _)| name.as_str()).collect();
     let kernel =
         if functions.is_empty() { String::new() } else { format!(", most in {}", functions.join(" and ")) };
@@ -392,6 +409,20 @@ pub(super) mod tests {
         measured[1].places[0].counts.call = FAULTS.to_owned();
         measured[1].places[0].counts.count = 2;
         assert!(sentences(&measured)[0].contains(" per fault in 2 faults, "));
+    }
+
+    #[test]
+    fn a_call_from_many_places_is_told_as_a_whole() {
+        let mut measured = example();
+        let one = &mut measured[1];
+        one.places = (0..40).map(|_| place(FAULTS, 500, 0)).collect();
+        one.calls = vec![place(FAULTS, 20_000, 0).counts];
+        assert_eq!(
+            sentences(&measured),
+            [
+                "On stock Linux 6.1 at 4 CPUs 100 % of the kernel's cache-line moves come from page faults at 40 places together."
+            ]
+        );
     }
 
     #[test]
