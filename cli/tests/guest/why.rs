@@ -74,10 +74,9 @@ fn a_program_without_symbols_is_blamed_by_addresses() {
     let (_, answer) = why("stripped", &["--systems", "adaptive"], &[&program.display().to_string()]);
     let munmap = place(&answer["systems"][0], "munmap", "stripped+0x");
     assert_eq!(number(munmap, "count"), ROUNDS);
-    assert!(
-        !answer["verdict"].as_str().unwrap().starts_with("the kernel makes"),
-        "RadixVM moves no lines for it"
-    );
+    let lines = number(munmap, "lines");
+    assert!(lines < ROUNDS, "{lines} lines");
+    assert!(!answer["verdict"].as_str().unwrap().contains("munmap"), "{answer:#}");
 }
 
 /// A static program with markers is no different. Its counts begin with its first round.

@@ -11,7 +11,7 @@ const MOST: usize = 5;
 /// The part of all cycles below which lines and interrupts do not matter.
 const MATTERS: f64 = 0.05;
 /// The calls from a place that are more than a program's start and end.
-const REPEATED: u64 = 10;
+const REPEATED: u64 = 50;
 /// The calls that change or fill an address space.
 const MEMORY: [&str; 8] = ["mmap", "munmap", "mprotect", "madvise", "mremap", "brk", "mlock", FAULTS];
 
