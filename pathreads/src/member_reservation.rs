@@ -24,14 +24,14 @@
 //! 3. *Nothing is recorded in the page before one that is not ordinary, and in that behind*, so no region of
 //!    it is joined to another one.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::record::MOST_MEMBERS;
 use crate::reservation::{CLASSES, FIRST_CLASS, LAST_CLASS, Part, class_of};
 use crate::{PAGE, page_end};
 
-/// The slots of a class and a member.
-pub const SLOTS: usize = 16;
+/// The slots of a class and a member. Models have one.
+pub const SLOTS: usize = if cfg!(loom) { 1 } else { 16 };
 
 /// The first address.
 pub const START: u64 = 0x2800_0000_0000;
@@ -213,7 +213,8 @@ pub fn addresses(member: usize) -> (u64, u64) {
 }
 
 /// The words of a member, on pages that no other member writes to in steady state.
-#[repr(align(4096))]
+// The stacks of models are small.
+#[cfg_attr(not(loom), repr(align(4096)))]
 struct Words {
     states: [AtomicU64; COUNT],
     /// The parts that were copied from files, in pages: the first in the lower half, and that after the last.
@@ -229,16 +230,16 @@ pub struct Reservations {
 }
 
 impl Reservations {
-    /// Makes a table of ordinary ones.
-    pub const fn new() -> Self {
-        let words = [const {
-            Words {
-                states: [const { AtomicU64::new(0) }; COUNT],
-                copied: [const { AtomicU64::new(0) }; COUNT],
+    sync::const_unless_loom! {
+        /// Makes a table of ordinary ones.
+        pub fn new() -> Self {
+            let words = atomics![Words {
+                states: atomics![AtomicU64::new(0); COUNT],
+                copied: atomics![AtomicU64::new(0); COUNT],
                 uses: AtomicU32::new(0),
-            }
-        }; MOST_MEMBERS];
-        Reservations { words }
+            }; MOST_MEMBERS];
+            Reservations { words }
+        }
     }
 
     fn word(&self, slot: Slot) -> &AtomicU64 {
@@ -247,16 +248,17 @@ impl Reservations {
 
     /// Returns what a reservation is.
     pub fn see(&self, slot: Slot) -> Seen {
-        // Acquire pairs with the release in `change`.
+        // Acquire pairs with the release in `change` and `end`.
         Seen::unpack(self.word(slot).load(Ordering::Acquire))
     }
 
     /// Changes a reservation. Returns whether it was `from`.
     pub fn change(&self, slot: Slot, from: Seen, to: Seen) -> bool {
-        // Release: the mapping has been changed as the new state says. Acquire: nothing is changed before.
+        // Release: a member that sees it ordinary sees the version that was announced before, and one that sees
+        // it open sees the part that was copied. Nothing is acquired: the caller has seen `from`.
         let (from, new) = (from.pack(), to.pack());
         let is_changed =
-            self.word(slot).compare_exchange(from, new, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+            self.word(slot).compare_exchange(from, new, Ordering::Release, Ordering::Relaxed).is_ok();
         if is_changed && to.state == State::Open {
             // Release pairs with the acquire in `uses`. A handler may count, too.
             self.words[slot.member].uses.fetch_add(1, Ordering::Release);
@@ -266,6 +268,7 @@ impl Reservations {
 
     /// Makes a reservation ordinary, and returns what it was.
     pub fn end(&self, slot: Slot) -> Seen {
+        // Release, as in `change`. Acquire: the part that was copied is seen.
         Seen::unpack(self.word(slot).swap(0, Ordering::AcqRel))
     }
 

@@ -8,6 +8,7 @@
 mod blocks;
 mod chunks;
 mod kept;
+mod member_reservations;
 mod requests;
 mod reservations;
 
