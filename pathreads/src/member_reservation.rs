@@ -254,8 +254,8 @@ impl Reservations {
 
     /// Changes a reservation. Returns whether it was `from`.
     pub fn change(&self, slot: Slot, from: Seen, to: Seen) -> bool {
-        // Release: a member that sees it ordinary sees the version that was announced before, and one that sees
-        // it open sees the part that was copied. Nothing is acquired: the caller has seen `from`.
+        // Release: a member that sees it ordinary sees the version that was announced before, and one that
+        // sees it open sees the part that was copied. Nothing is acquired: the caller has seen `from`.
         let (from, new) = (from.pack(), to.pack());
         let is_changed =
             self.word(slot).compare_exchange(from, new, Ordering::Release, Ordering::Relaxed).is_ok();

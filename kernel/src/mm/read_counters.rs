@@ -28,9 +28,10 @@
 //! 4. A read finds the page of counters while it is pinned, and no epoch ends before it unpins. So a detached
 //!    page has all its holds when the domain releases it, which does not free it until none is left.
 //! 5. The list of all pages is changed, and looked through, under its lock. So is `owner`, which is there as
-//!    long as the page names it.
+//!    long as the page names it. An owner that ends and finds that it has no page any more takes no lock: it
+//!    acquires what the sweep released.
 
-use core::mem::offset_of;
+use core::mem::{ManuallyDrop, offset_of};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -42,12 +43,12 @@ use refcache::{Header, Refcache};
 use sync::SpinLock;
 use vm::FrameNum;
 
-use super::{FRAME, Scheduler, epoch, fallible, page_refs};
+use super::{FRAME, Scheduler, epoch, fallible, frames, page_refs};
 use crate::above::Above;
 use crate::counters::{self, Counter};
 
 /// Reads of a page that find another core's mark, in one epoch, before it counts as contended. An epoch lasts
-/// a tick or more, so fewer cost nothing.
+/// a tick or more if none is forced, so fewer cost nothing.
 const CONTENDED: u32 = 8;
 /// Epochs between two sweeps: a process that does not count in its page between them loses it.
 const SWEEP: u64 = 16;
@@ -135,6 +136,10 @@ impl ReadCounters {
     }
 
     fn make(&self) -> Option<&CounterPage> {
+        // The reserve is for allocations that cannot wait.
+        if frames::is_low() {
+            return None;
+        }
         let mut pages = PAGES.lock();
         if let Some(page) = self.page() {
             return Some(page);
@@ -153,14 +158,16 @@ impl ReadCounters {
 
 impl Drop for ReadCounters {
     fn drop(&mut self) {
-        if self.0.get_mut().is_null() {
+        // Acquire: pairs with the Release in `detach`. The sweep's last access comes before the memory goes.
+        if self.0.load(Ordering::Acquire).is_null() {
             return;
         }
         // The last task of a process may go where the core has left the epochs.
         Above::come_online();
         let _pages = PAGES.lock();
         if let Some(page) = self.page() {
-            page.detach(&pin());
+            // SAFETY: the list is locked, and a page that has an owner is in it.
+            unsafe { CounterPage::detach(page.into(), &pin()) };
         }
     }
 }
@@ -180,12 +187,14 @@ impl Counted {
 impl CounterPage {
     /// Makes a page of free counters in which `owner` counts.
     fn new(owner: &ReadCounters) -> Option<NonNull<Self>> {
-        let block = fallible::empty::<Self>(1).ok()?.leak().as_mut_ptr();
+        let block = ManuallyDrop::new(fallible::empty::<Self>(1).ok()?).as_mut_ptr();
         // SAFETY: the block has room for one page. Counters and flags begin as zeroes.
         unsafe {
             block.write_bytes(0, 1);
             (&raw mut (*block).header).write(Header::new(1, None, release));
             (&raw mut (*block).owner).write(AtomicPtr::new(ptr::from_ref(owner).cast_mut()));
+            // The sweep before its first read leaves it.
+            (&raw mut (*block).used).write(AtomicBool::new(true));
         }
         NonNull::new(block)
     }
@@ -196,22 +205,26 @@ impl CounterPage {
         &self.counters[((u64::from(hash) * COUNTERS as u64) >> 32) as usize]
     }
 
-    /// Takes the page from its owner. The caller has locked the list.
-    fn detach(&self, pin: &Pinned) {
-        // Relaxed: see 4 and 5.
-        let owner = self.owner.swap(ptr::null_mut(), Ordering::Relaxed);
+    /// Takes a page from its owner.
+    ///
+    /// # Safety
+    /// It is in the list, which the caller has locked.
+    unsafe fn detach(page: NonNull<Self>, pin: &Pinned) {
+        // SAFETY: it is freed when it is out of the list. Relaxed: see 4 and 5.
+        let owner = unsafe { page.as_ref() }.owner.swap(ptr::null_mut(), Ordering::Relaxed);
         if let Some(owner) = NonNull::new(owner) {
-            // SAFETY: an owner that ends takes its page's name for it away before, under the lock.
-            unsafe { owner.as_ref() }.0.store(ptr::null_mut(), Ordering::Relaxed);
-            drop_reference(pin, &self.header);
+            // SAFETY: an owner that ends takes its page's name for it away before, under the lock, or sees
+            // this store, which is the last access. Release: pairs with the Acquire in `drop`.
+            unsafe { owner.as_ref() }.0.store(ptr::null_mut(), Ordering::Release);
+            drop_reference(pin, page);
         }
     }
 }
 
 /// Drops the only reference of a page of counters.
-fn drop_reference(pin: &Pinned, header: &Header) {
-    // SAFETY: it begins the page, which is released some epochs later.
-    unsafe { epoch::domain().adjust(pin, header.into(), -1) };
+fn drop_reference(pin: &Pinned, page: NonNull<CounterPage>) {
+    // SAFETY: the header begins the page, which is released some epochs later.
+    unsafe { epoch::domain().adjust(pin, page.cast(), -1) };
 }
 
 /// Frees a detached page of counters that counts no read.
@@ -253,10 +266,10 @@ pub(super) fn sweep(pin: &Pinned) {
         return;
     }
     for Listed(page) in PAGES.lock().iter() {
-        // SAFETY: it is freed when it is out of the list.
-        let page = unsafe { page.as_ref() };
-        if !page.used.swap(false, Ordering::Relaxed) {
-            page.detach(pin);
+        // SAFETY: it is freed when it is out of the list, which is locked.
+        if !unsafe { page.as_ref() }.used.swap(false, Ordering::Relaxed) {
+            // SAFETY: as above.
+            unsafe { CounterPage::detach(*page, pin) };
         }
     }
 }

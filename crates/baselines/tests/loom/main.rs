@@ -8,4 +8,5 @@ mod counters;
 mod embedded;
 #[path = "../support/forgetful.rs"]
 mod forgetful;
+mod owner;
 mod skiplist;
