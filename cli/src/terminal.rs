@@ -5,6 +5,7 @@
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
@@ -16,20 +17,22 @@ pub fn message(text: impl Display) {
     eprint_plain(&format!("radixvm: {text}\n"));
 }
 
-/// Prints text on stderr, escaped.
-#[allow(clippy::disallowed_macros)] // the one place
+/// Prints text on stderr, escaped. An error has no other place to be told.
 pub fn eprint_plain(text: &str) {
     let text = plain(text);
     let is_raw = IS_RAW.load(Ordering::Relaxed);
-    eprint!("{}", if is_raw { text.replace('\n', "\r\n") } else { text });
+    let text = if is_raw { text.replace('\n', "\r\n") } else { text };
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// Whether the terminal passes a newline on as it is.
 static IS_RAW: AtomicBool = AtomicBool::new(false);
 
-/// The terminal of this process, which is raw while this value lives: the guest's kernel does what the host's
-/// does otherwise.
-pub struct Raw(Termios);
+/// The attributes of the terminal before it became raw, while it is.
+static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// A raw terminal, as long as this value lives: the guest's kernel does what the host's does otherwise.
+pub struct Raw(());
 
 impl Raw {
     /// Makes the terminal raw.
@@ -44,17 +47,26 @@ impl Raw {
         let before = tcgetattr(stdin()).context("cannot read the terminal's attributes")?;
         let mut raw = before.clone();
         raw.make_raw();
+        // A signal meanwhile finds the attributes to restore.
+        *BEFORE.lock().expect("no holder panics") = Some(before);
         tcsetattr(stdin(), OptionalActions::Now, &raw).context("cannot set the terminal's attributes")?;
         IS_RAW.store(true, Ordering::Relaxed);
-        Ok(Raw(before))
+        Ok(Raw(()))
     }
 }
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        IS_RAW.store(false, Ordering::Relaxed);
+        restore();
+    }
+}
+
+/// Gives a terminal that is raw its attributes back.
+pub fn restore() {
+    IS_RAW.store(false, Ordering::Relaxed);
+    if let Some(before) = BEFORE.lock().expect("no holder panics").take() {
         // The terminal may be gone.
-        let _ = tcsetattr(stdin(), OptionalActions::Drain, &self.0);
+        let _ = tcsetattr(stdin(), OptionalActions::Drain, &before);
     }
 }
 

@@ -60,6 +60,7 @@ static void lines(void) {
     type("\\xc3\\xa4\\tb\\x7f\\x7f\\x7fz\\n");
     show_read(100);
     type("first\\nsecond\\n");
+    for (int waiting = 0; waiting < 13;) ioctl(0, FIONREAD, &waiting);
     show_read(3);
     show_read(100);
     show_read(100);
@@ -106,6 +107,58 @@ static void bytes_as_they_come(void) {
     fcntl(0, F_SETFL, O_RDWR);
 }
 
+static void wait_for_input(void) {
+    struct pollfd waits = {0, POLLIN, 0};
+    show("poll", poll(&waits, 1, 5000));
+}
+
+// Bytes that are there when the attributes change, or when a call does not wait.
+static void changes(void) {
+    struct termios raw = usual;
+    raw.c_lflag &= ~(ICANON | ECHO | ISIG);
+    raw.c_cc[VMIN] = 3;
+    raw.c_cc[VTIME] = 0;
+    set(&raw, TCSANOW);
+    fcntl(0, F_SETFL, O_RDWR | O_NONBLOCK);
+    type("x");
+    struct termios one = raw;
+    one.c_cc[VMIN] = 1;
+    set(&one, TCSANOW);
+    wait_for_input();
+    set(&raw, TCSANOW);
+    show_read(10);
+    raw.c_cc[VMIN] = 0;
+    set(&raw, TCSANOW);
+    show_read(10);
+    fcntl(0, F_SETFL, O_RDWR);
+
+    set(&one, TCSANOW);
+    type("ab\\x04");
+    for (int waiting = 0; waiting < 3;) ioctl(0, FIONREAD, &waiting);
+    set(&usual, TCSANOW);
+    show_read(10);
+    type("\\x04");
+    wait_for_input();
+    int waiting = 7;
+    ioctl(0, FIONREAD, &waiting);
+    show("FIONREAD", waiting);
+    show_read(10);
+    type("cd\\x04");
+    wait_for_input();
+    set(&one, TCSANOW);
+    show_read(10);
+
+    // More than a terminal keeps.
+    type("x{6000}");
+    for (int waiting = 0; waiting < 4000;) ioctl(0, FIONREAD, &waiting);
+    show("tcflush", tcflush(0, TCIFLUSH));
+    type("!");
+    for (char byte = 0; byte != '!';) {
+        if (read(0, &byte, 1) != 1) exit(3);
+    }
+    set(&usual, TCSAFLUSH);
+}
+
 static void output(void) {
     struct termios other = usual;
     other.c_oflag = OPOST | TABDLY;
@@ -130,12 +183,20 @@ static void signals(void) {
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGQUIT, &action, NULL);
     sigaction(SIGWINCH, &action, NULL);
+    sigset_t both, none;
+    sigemptyset(&none);
+    sigemptyset(&both);
+    sigaddset(&both, SIGINT);
+    sigaddset(&both, SIGQUIT);
+    sigprocmask(SIG_BLOCK, &both, NULL);
+    struct pollfd waits = {0, POLLIN, 0};
     type("\\x03");
-    show_read(10);
+    show("ppoll", ppoll(&waits, 1, NULL, &none));
     show("seen", seen);
     type("\\x1c");
-    show_read(10);
+    show("ppoll", ppoll(&waits, 1, NULL, &none));
     show("seen", seen);
+    sigprocmask(SIG_UNBLOCK, &both, NULL);
     struct winsize size = {11, 22, 0, 0};
     show("set size", ioctl(0, TIOCSWINSZ, &size));
     show("seen", seen);
@@ -256,6 +317,10 @@ static void flow(void) {
     tcflow(0, TCOON);
     fcntl(1, F_SETFL, O_RDWR);
     show("while stopped", written);
+    // INTR starts the output again.
+    signal(SIGINT, SIG_IGN);
+    type("\\x13\\x03\\n");
+    show_read(10);
 }
 
 int main(void) {
@@ -263,6 +328,7 @@ int main(void) {
     attributes();
     lines();
     bytes_as_they_come();
+    changes();
     output();
     signals();
     jobs();

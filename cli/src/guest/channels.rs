@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
@@ -126,19 +126,25 @@ const ESCAPES: usize = 3;
 /// The length of a frame that is the terminal's size.
 const SIZE_FRAME: u16 = u16::MAX;
 
-/// Passes the terminal's input on as it comes, and its size when that changes. Ctrl-] three times in a row
-/// ends the run as SIGTERM does. The threads are not joined, as that of [`feed_stdin`].
-pub fn feed_terminal(to: UnixStream) -> Result<Sender<()>> {
-    let sizes = to.try_clone().context("cannot duplicate a socket")?;
-    let writing = Arc::new(Mutex::new(()));
-    let mut changes = Signals::new([SIGWINCH]).context("cannot install a signal handler")?;
-    let held = writing.clone();
+/// Chunks of keys that wait for the guest. When there are more, the terminal rings, and the keys are dropped.
+const CHUNKS: usize = 64;
+
+/// Passes the terminal's size on, and its input as it comes, from the guest's first request on. Ctrl-] three
+/// times in a row ends the run as SIGTERM does. The threads are not joined, as that of [`feed_stdin`].
+pub fn feed_terminal(mut to: UnixStream) -> Result<Sender<()>> {
+    let (sender, requests) = channel();
+    let (frames, waiting) = sync_channel::<Vec<u8>>(CHUNKS);
+    let (sizes, mut changes) = (frames.clone(), Signals::new([SIGWINCH]).context("cannot catch SIGWINCH")?);
     thread::spawn(move || {
         for _ in changes.forever() {
-            let Some((rows, columns)) = terminal::size() else { continue };
-            let numbers = [SIZE_FRAME, rows, columns].map(u16::to_le_bytes);
-            let _turn = held.lock().expect("no writer panics");
-            let _ = (&sizes).write_all(numbers.as_flattened());
+            let _ = sizes.send(size_frame());
+        }
+    });
+    thread::spawn(move || {
+        // The guest's port loses bytes before that.
+        if requests.recv().is_ok() {
+            let first = [size_frame()].into_iter();
+            let _ = first.chain(waiting).try_for_each(|frame| to.write_all(&frame));
         }
     });
     thread::spawn(move || {
@@ -151,14 +157,22 @@ pub fn feed_terminal(to: UnixStream) -> Result<Sender<()>> {
                     let _ = kill_process(getpid(), Signal::TERM);
                 }
             }
-            let _turn = writing.lock().expect("no writer panics");
-            if (&to).write_all(&frame(&chunk[..length])).is_err() || length == 0 {
+            if length == 0 {
+                let _ = frames.send(frame(&[]));
                 return;
+            }
+            if frames.try_send(frame(&chunk[..length])).is_err() {
+                let _ = write_all(rustix::stdio::stdout(), b"\x07");
             }
         }
     });
-    // The guest requests nothing.
-    Ok(channel().0)
+    Ok(sender)
+}
+
+/// Returns the frame of the terminal's size, or nothing if that is not known.
+fn size_frame() -> Vec<u8> {
+    let numbers = |(rows, columns)| [SIZE_FRAME, rows, columns].map(u16::to_le_bytes);
+    terminal::size().map_or(Vec::new(), |size| numbers(size).concat())
 }
 
 /// Reads from standard input. Returns 0 at its end and when it cannot be read.

@@ -10,6 +10,8 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::terminal;
+
 type Action = Box<dyn Fn(i32) + Send>;
 
 static WATCHING: Mutex<Option<Action>> = Mutex::new(None);
@@ -24,7 +26,10 @@ pub fn install() -> Result<()> {
 fn deliver(signal: i32) {
     match &*WATCHING.lock().expect("no action panics") {
         Some(act) => act(signal),
-        None => std::process::exit(128 + signal),
+        None => {
+            terminal::restore();
+            std::process::exit(128 + signal)
+        }
     }
 }
 

@@ -5,13 +5,15 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, ExitStatus, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 
 use crate::harness::{Compiler, compiled, radixvm, run_losing};
 
 /// Runs a command on a new terminal of 30 rows and 100 columns, and types what it asks for. Its errors go
-/// there, too, if they are the program's own. Returns what it shows, and its status.
+/// there, too, if they are the program's own. Returns what it shows, a character for each byte, and its
+/// status.
 fn on_terminal(mut command: Command, has_errors: bool) -> (String, ExitStatus) {
     let own = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
     grantpt(&own).and_then(|()| unlockpt(&own)).expect("the other end");
@@ -28,9 +30,16 @@ fn on_terminal(mut command: Command, has_errors: bool) -> (String, ExitStatus) {
     drop(command);
     let mut own = File::from(own);
     let (mut shown, mut seen, mut chunk) = (String::new(), 0, [0; 4096]);
-    while !shown.ends_with("the end\r\n") && !shown.contains("radixvm:") {
+    let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+    loop {
+        if poll(&mut [PollFd::new(&own, PollFlags::IN)], Some(&second)).expect("a wait") == 0 {
+            match child.try_wait().expect("its status") {
+                Some(_) => break,
+                None => continue,
+            }
+        }
         let length = own.read(&mut chunk).expect("the program's output");
-        shown.push_str(&String::from_utf8_lossy(&chunk[..length]).replace('\u{fffd}', "?"));
+        shown.extend(chunk[..length].iter().map(|byte| char::from(*byte)));
         while let Some((start, line)) = request(&shown[seen..]) {
             own.write_all(&keys(line)).expect("the terminal takes keys");
             seen += start + line.len();
@@ -48,15 +57,22 @@ fn request(shown: &str) -> Option<(usize, &str)> {
     Some((start, shown[start..].split_once('\n')?.0.trim_end_matches('\r')))
 }
 
-/// Returns the bytes of keys: `\n`, `\r`, `\x1a`, and all others as they are.
+/// Returns the bytes of keys: `\n`, `\r`, `\x1a`, `{6000}` for the last one so often, and all others as they
+/// are.
 fn keys(text: &str) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::new(), text);
     while let Some(first) = rest.chars().next() {
+        if let Some((number, after)) = rest.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
+            let last = *bytes.last().expect("a key");
+            bytes.resize(bytes.len() - 1 + number.parse::<usize>().expect("a number"), last);
+            rest = after;
+            continue;
+        }
         let (byte, length) = match rest.as_bytes() {
             [b'\\', b'n', ..] => (b'\n', 2),
             [b'\\', b'r', ..] => (b'\r', 2),
             [b'\\', b'x', ..] => (u8::from_str_radix(&rest[2..4], 16).expect("two digits"), 4),
-            _ => (first as u8, 1),
+            _ => (first as u8, first.len_utf8()),
         };
         bytes.push(byte);
         rest = &rest[length..];

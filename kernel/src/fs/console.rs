@@ -178,10 +178,12 @@ pub enum Event {
     End,
 }
 
-/// Takes input from now on as it comes, without requests, by [`next_event`].
+/// Takes input from now on as it comes, by [`next_event`]. One request tells the host that it may send.
 pub fn expect_all() {
     let mut input = STDIN.lock();
     (input.unasked, input.requested) = (true, true);
+    drop(input);
+    control::request_input();
 }
 
 /// Returns the next thing that the host's terminal has sent, if it has arrived.

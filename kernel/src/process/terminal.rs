@@ -17,11 +17,11 @@ use alloc::sync::Arc;
 use core::any::Any;
 
 use abi::Errno;
-use abi::file::{POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFCHR};
+use abi::file::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFCHR};
 use abi::signal::*;
 use abi::terminal::cc::{VMIN, VTIME};
 use abi::terminal::*;
-use sync::atomic::{AtomicU32, Ordering};
+use sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use sync::{SetOnce, SpinLock};
 
 use super::signal::{self, Origin, bit};
@@ -42,8 +42,8 @@ struct Terminal {
     state: SpinLock<State>,
     readers: WaitQueue,
     writers: WaitQueue,
-    /// Held by a writer, so that the bytes of a call stay together.
-    writing: SpinLock<()>,
+    /// Whether a call writes, whose bytes stay together. Acquire and Release: as a lock's.
+    is_writing: AtomicBool,
     /// The session whose controlling terminal it is, and the group in the foreground. Relaxed: they order
     /// nothing.
     session: AtomicU32,
@@ -65,7 +65,7 @@ static TERMINAL: Terminal = Terminal {
     }),
     readers: WaitQueue::new(),
     writers: WaitQueue::new(),
-    writing: SpinLock::new(()),
+    is_writing: AtomicBool::new(false),
     session: AtomicU32::new(0),
     foreground: AtomicU32::new(0),
 };
@@ -82,14 +82,14 @@ pub fn populate(root: &NodeRef) -> Result<(), Errno> {
         return Ok(());
     }
     let dev = root.lookup(b"dev")?;
-    let node = Node::file(Volume::System, 0o620, Console)?.into_static()?;
+    let node = Node::file(Volume::System, 0o620, Console { minor: 1 })?.into_static()?;
     tree::attach(&dev, b"console", &node)?;
     NODE.set(node);
     let controlling = folder::device(|| {
         if !is_controlling(&sched::current()) {
             return Err(Errno::ENXIO);
         }
-        let content: Box<dyn Content> = fallible::boxed(Console)?;
+        let content: Box<dyn Content> = fallible::boxed(Console { minor: 0 })?;
         Ok(content)
     })?;
     tree::attach(&dev, b"tty", &controlling.into_static()?)
@@ -128,19 +128,38 @@ pub fn take_input() {
                 }
                 Some(console::Event::End) => {
                     *has_hung_up = true;
-                    signals |= bit(SIGHUP) | bit(SIGCONT);
                 }
             }
             changed = true;
         }
-        changed
+        changed.then_some(*has_hung_up)
     };
     while signals != 0 {
         send_to_group(TERMINAL.foreground.load(Ordering::Relaxed), signals.trailing_zeros() + 1);
         signals &= signals - 1;
     }
-    if changed {
-        wake();
+    match changed {
+        None => {}
+        Some(has_hung_up) => {
+            if has_hung_up {
+                hang_up();
+            }
+            wake();
+        }
+    }
+}
+
+/// Tells the session that the host's terminal is gone.
+fn hang_up() {
+    let session = TERMINAL.session.load(Ordering::Relaxed);
+    let foreground = TERMINAL.foreground.load(Ordering::Relaxed);
+    for signal in [SIGHUP, SIGCONT] {
+        if session != foreground
+            && let Some(leader) = pid::process(session)
+        {
+            signal::send_to_process(&leader, signal, Origin::new(SI_KERNEL, 0));
+        }
+        send_to_group(foreground, signal);
     }
 }
 
@@ -193,8 +212,27 @@ fn check_foreground(task: &Task, signal: u32) -> Result<(), Errno> {
     Err(Errno::EINTR)
 }
 
-/// The contents of the terminal's node.
-struct Console;
+/// The contents of the terminal's nodes.
+struct Console {
+    minor: u32,
+}
+
+/// A turn to write.
+struct Writing;
+
+impl Writing {
+    fn begin() -> Option<Self> {
+        let taken = TERMINAL.is_writing.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok().then_some(Writing)
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        TERMINAL.is_writing.store(false, Ordering::Release);
+        TERMINAL.writers.wake_all();
+    }
+}
 
 impl Content for Console {
     fn kind(&self) -> u32 {
@@ -202,7 +240,7 @@ impl Content for Console {
     }
 
     fn device(&self) -> (u32, u32) {
-        (5, 1)
+        (5, self.minor)
     }
 
     fn is_stream(&self) -> bool {
@@ -214,57 +252,91 @@ impl Content for Console {
         if into.is_empty() {
             return Ok(0);
         }
+        // A flush may have made room.
+        take_input();
         let read = match deadline() {
-            None => TERMINAL.readers.attempt(wait, || take(into, false))?,
-            Some(at) if wait => match TERMINAL.readers.wait_until_or(Some(at), || take(into, false))? {
-                Some(read) => read,
-                None => take(into, true).unwrap_or(0),
+            _ if !wait => match take(into, true) {
+                None if is_polling(&TERMINAL.state.lock().discipline) => Ok(Some(0)),
+                None => Err(Errno::EAGAIN),
+                read => Ok(read),
             },
-            Some(_) => take(into, true).ok_or(Errno::EAGAIN)?,
+            until => TERMINAL.readers.wait_until_or(until, || take(into, false)),
+        };
+        let read = match read {
+            Ok(Some(read)) => Ok(read),
+            Ok(None) => Ok(take(into, true).unwrap_or(0)),
+            // Bytes that are there come before the signal.
+            Err(error) if wait => take(into, true).filter(|read| *read > 0).ok_or(error),
+            Err(error) => Err(error),
         };
         // There is room again.
         take_input();
-        Ok(read)
+        read
     }
 
     fn write(&self, _at: WriteAt, from: &[u8], wait: bool) -> Result<usize, Errno> {
         if TERMINAL.state.lock().discipline.termios().local & TOSTOP != 0 {
             check_foreground(&sched::current(), SIGTTOU)?;
         }
-        let writing = TERMINAL.writers.attempt(wait, || TERMINAL.writing.try_lock())?;
+        let _turn = TERMINAL.writers.attempt(wait, Writing::begin)?;
         let mut done = 0;
         for piece in from.chunks(PIECE) {
-            let put = || {
-                let mut state = TERMINAL.state.lock();
-                let is_free = !state.discipline.is_stopped;
-                is_free.then(|| state.discipline.put(piece, &mut |bytes| console::show(bytes)))
-            };
-            match TERMINAL.writers.attempt(wait, put) {
+            // The port is slow, so others run and signals come between two pieces.
+            let goes_on = sched::pause();
+            let may_go_on = sched::current().check_interrupted();
+            let put = || TERMINAL.writers.attempt(wait, || put(piece)).and_then(|written| written);
+            match may_go_on.and_then(|()| put()) {
                 Ok(()) => done += piece.len(),
-                Err(error) if done == 0 => return Err(error),
+                Err(error) if done == 0 => {
+                    if goes_on && error == Errno::EINTR {
+                        sched::current().thread.signals.allow_restart();
+                    }
+                    return Err(error);
+                }
                 Err(_) => break,
             }
         }
-        drop(writing);
-        TERMINAL.writers.wake_all();
         Ok(done)
     }
 
     fn ready(&self) -> i16 {
         let state = TERMINAL.state.lock();
-        let least = least(&state.discipline, usize::MAX);
-        let input = if state.discipline.readable() >= least { POLLIN | POLLRDNORM } else { 0 };
-        let output = if state.discipline.is_stopped { 0 } else { POLLOUT | POLLWRNORM };
-        input | output | if state.has_hung_up { POLLHUP } else { 0 }
+        // Linux asks for VMIN if no time is limited.
+        let is_timed = state.discipline.character(VTIME) > 0;
+        let least = if is_timed { 1 } else { least(&state.discipline, usize::MAX) };
+        let has_input = state.discipline.readable() >= least || state.has_hung_up;
+        let input = if has_input { POLLIN | POLLRDNORM } else { 0 };
+        let output = if state.discipline.stops() { 0 } else { POLLOUT | POLLWRNORM };
+        input | output | if state.has_hung_up { POLLHUP | POLLERR } else { 0 }
     }
 
     fn waiting(&self, _at: u64) -> u64 {
-        TERMINAL.state.lock().discipline.readable() as u64
+        TERMINAL.state.lock().discipline.waiting() as u64
     }
 
     fn stands_for(&self) -> Option<&dyn Any> {
         Some(self)
     }
+}
+
+/// Writes bytes, if the output is not stopped.
+fn put(bytes: &[u8]) -> Option<Result<(), Errno>> {
+    let mut state = TERMINAL.state.lock();
+    match (state.has_hung_up, state.discipline.stops()) {
+        (true, _) => Some(Err(Errno::EIO)),
+        (_, true) => None,
+        _ => {
+            state.discipline.put(bytes, &mut |bytes| console::show(bytes));
+            Some(Ok(()))
+        }
+    }
+}
+
+/// Returns whether a read without input returns at once.
+fn is_polling(discipline: &Discipline) -> bool {
+    discipline.termios().local & ICANON == 0
+        && discipline.character(VMIN) == 0
+        && discipline.character(VTIME) == 0
 }
 
 /// Returns the bytes for which a read waits that wants this number.
@@ -301,7 +373,11 @@ pub fn control(task: &Task, file: &OpenFile, request: u64, argument: u64) -> Res
     let object = file.node().content().and_then(Content::stands_for);
     let _: &Console = object.and_then(<dyn Any>::downcast_ref).ok_or(Errno::ENOTTY)?;
     match request {
-        TCGETS => user::write(argument, &TERMINAL.state.lock().discipline.termios()),
+        // The copy to the program may sleep, and the lock is released before.
+        TCGETS => {
+            let termios = TERMINAL.state.lock().discipline.termios();
+            user::write(argument, &termios)
+        }
         TCGETS2 => {
             const SPEED: u32 = 38_400;
             let termios = TERMINAL.state.lock().discipline.termios();
@@ -315,10 +391,18 @@ pub fn control(task: &Task, file: &OpenFile, request: u64, argument: u64) -> Res
         TCSBRK => check_foreground(task, SIGTTOU),
         TCXONC => set_flow(task, argument),
         TCFLSH => flush(task, argument),
-        TIOCGWINSZ => user::write(argument, &TERMINAL.state.lock().size),
+        TIOCGWINSZ => {
+            let size = TERMINAL.state.lock().size;
+            user::write(argument, &size)
+        }
         TIOCSWINSZ => set_size(user::read(argument)?),
         TIOCOUTQ => user::write(argument, &0_i32),
         TIOCSCTTY if is_controlling(task) => Ok(()),
+        TIOCSCTTY if argument == 1 && task.process().session() == task.process().pid() => {
+            TERMINAL.session.store(task.process().session(), Ordering::Relaxed);
+            TERMINAL.foreground.store(task.process().group(), Ordering::Relaxed);
+            Ok(())
+        }
         TIOCSCTTY => Err(Errno::EPERM),
         TIOCGPGRP if is_controlling(task) => {
             user::write(argument, &TERMINAL.foreground.load(Ordering::Relaxed))
@@ -341,6 +425,7 @@ fn set(task: &Task, termios: Termios, drops_input: bool) -> Result<(), Errno> {
     }
     state.discipline.set_termios(termios);
     drop(state);
+    take_input();
     wake();
     Ok(())
 }
@@ -348,7 +433,7 @@ fn set(task: &Task, termios: Termios, drops_input: bool) -> Result<(), Errno> {
 fn set_flow(task: &Task, what: u64) -> Result<(), Errno> {
     check_foreground(task, SIGTTOU)?;
     match what {
-        TCOOFF | TCOON => TERMINAL.state.lock().discipline.is_stopped = what == TCOOFF,
+        TCOOFF | TCOON => TERMINAL.state.lock().discipline.is_held = what == TCOOFF,
         // The host's terminal needs no byte for this.
         _ if what <= TCION => {}
         _ => return Err(Errno::EINVAL),
@@ -360,7 +445,10 @@ fn set_flow(task: &Task, what: u64) -> Result<(), Errno> {
 fn flush(task: &Task, what: u64) -> Result<(), Errno> {
     check_foreground(task, SIGTTOU)?;
     match what {
-        TCIFLUSH | TCIOFLUSH => TERMINAL.state.lock().discipline.flush(),
+        TCIFLUSH | TCIOFLUSH => {
+            TERMINAL.state.lock().discipline.flush();
+            take_input();
+        }
         // Output is out when a write returns.
         TCOFLUSH => {}
         _ => return Err(Errno::EINVAL),

@@ -25,7 +25,7 @@ pub type Show<'a> = &'a mut dyn FnMut(&[u8]);
 pub struct Discipline {
     termios: Termios,
     bytes: [u8; BYTES],
-    /// The bytes that end a line, as a set. That of VEOF is not the program's.
+    /// The bytes that end a line, as a set. VEOF is a 0 there, which is not the program's.
     ends: [u64; BYTES / 64],
     /// Counts of bytes that were read, became readable, and arrived.
     read: usize,
@@ -36,8 +36,9 @@ pub struct Discipline {
     first_column: usize,
     /// Set after VLNEXT.
     is_literal: bool,
-    /// Whether VSTOP has stopped the output.
-    pub is_stopped: bool,
+    /// Whether VSTOP has stopped the output, and whether TCXONC has.
+    is_stopped: bool,
+    pub is_held: bool,
 }
 
 impl Discipline {
@@ -54,6 +55,7 @@ impl Discipline {
             first_column: 0,
             is_literal: false,
             is_stopped: false,
+            is_held: false,
         }
     }
 
@@ -62,10 +64,11 @@ impl Discipline {
         self.termios
     }
 
-    /// Sets the attributes. Bytes that were typed and not read become readable when ICANON changes.
+    /// Sets the attributes. Bytes that were typed and not read become readable, as one line, when ICANON changes.
     pub fn set_termios(&mut self, termios: Termios) {
         let changes = (self.termios.local ^ termios.local) & ICANON != 0;
         if changes && self.read < self.end {
+            self.ends = [0; BYTES / 64];
             self.mark(self.end - 1);
             self.line = self.end;
         }
@@ -94,9 +97,15 @@ impl Discipline {
         self.termios.characters.get(index).copied().unwrap_or(0)
     }
 
-    /// Returns whether more input is to be taken. Without lines a full terminal waits for its readers.
+    /// Returns whether more input is to be taken. A full terminal waits for its readers, unless they wait for
+    /// the end of the line.
     pub fn has_room(&self) -> bool {
-        self.is_local(ICANON) || self.end - self.read < BYTES
+        self.end - self.read < BYTES - 1 || self.is_local(ICANON) && self.line == self.read
+    }
+
+    /// Returns whether the output is stopped.
+    pub fn stops(&self) -> bool {
+        self.is_stopped || self.is_held
     }
 
     /// Takes a byte that arrived, and shows it if that is to be. Returns the signal that it sends.
@@ -112,6 +121,9 @@ impl Discipline {
         if let Some(signal) = self.signal_of(byte) {
             if !self.is_local(NOFLSH) {
                 self.flush();
+            }
+            if self.is_input(IXON) {
+                self.is_stopped = false;
             }
             if self.is_local(ECHO) {
                 self.show_byte(byte, show);
@@ -167,7 +179,7 @@ impl Discipline {
                 }
                 self.end_line(byte);
             }
-            _ if self.is(byte, VEOF) => self.end_line(byte),
+            _ if self.is(byte, VEOF) => self.end_line(0),
             _ if self.is(byte, VEOL) || self.is(byte, VEOL2) && is_extended => {
                 if self.is_local(ECHO) {
                     self.show_byte(byte, show);
@@ -393,9 +405,18 @@ impl Discipline {
         (self.read, self.line) = (self.end, self.end);
     }
 
-    /// Returns the number of bytes that can be read. Of lines, that of the first alone counts as one or more.
+    /// Returns the number of bytes that can be read, with the ends of input among them.
     pub fn readable(&self) -> usize {
         self.line - self.read
+    }
+
+    /// Returns the number of bytes that can be read.
+    pub fn waiting(&self) -> usize {
+        (self.read..self.line).filter(|index| !self.is_end_of_input(*index)).count()
+    }
+
+    fn is_end_of_input(&self, index: usize) -> bool {
+        self.is_local(ICANON) && self.is_marked(index) && self.byte(index) == 0
     }
 
     /// Reads bytes: with ICANON to the end of a line. Returns `None` if there are none.
@@ -407,7 +428,7 @@ impl Discipline {
         let mut done = 0;
         while self.read < self.line {
             let (byte, is_end) = (self.byte(self.read), is_canonical && self.is_marked(self.read));
-            if is_end && self.is(byte, VEOF) {
+            if self.is_end_of_input(self.read) {
                 self.read += 1;
                 break;
             }
