@@ -65,7 +65,7 @@ const RUNTIME: Package = Package {
     profile: "release",
     what: "runtime",
     feature: Some("runtime"),
-    sources: &["pathreads", "abi"],
+    sources: &["pathreads", "abi", "crates"],
 };
 /// The allocator that takes the place of a program's `malloc`. The program's dynamic linker loads it.
 const MALLOC: Package = Package {
@@ -94,7 +94,7 @@ const COMMAND: Package = Package {
     profile: "dist",
     what: "command",
     feature: None,
-    sources: &["cli", "abi", "commute", "pathreads"],
+    sources: &["cli", "crates", "abi", "commute", "pathreads"],
 };
 /// The laboratory for an installation.
 const INSTALLED_LABORATORY: Package =

@@ -64,7 +64,8 @@ impl Discipline {
         self.termios
     }
 
-    /// Sets the attributes. Bytes that were typed and not read become readable, as one line, when ICANON changes.
+    /// Sets the attributes. Bytes that were typed and not read become readable, as one line, when ICANON
+    /// changes.
     pub fn set_termios(&mut self, termios: Termios) {
         let changes = (self.termios.local ^ termios.local) & ICANON != 0;
         if changes && self.read < self.end {

@@ -50,9 +50,9 @@ pub fn begin() {
 pub fn serve(frame: &Frame) -> Option<u64> {
     let [_, a, b, c, ..] = frame.call;
     match frame.call[0] {
-        nr::MMAP if c == 0 => reservations::map(frame.arguments()),
-        nr::MMAP if a == 0 => map(frame.arguments()),
-        nr::MMAP => reservations::map_file(frame.arguments()),
+        nr::MMAP if c == 0 => reservations::map(frame),
+        nr::MMAP if a == 0 => map(frame),
+        nr::MMAP => reservations::map_file(frame),
         nr::MPROTECT => reservations::open(a, b, c),
         // A thread may unmap its own stack, and stands on it still.
         nr::MUNMAP if is_signal_stack(frame, a, b) => {
@@ -88,8 +88,8 @@ fn size_for([address, length, rights, flags, _, offset]: [u64; 6]) -> Option<usi
 
 /// Maps memory, if it is plain and this member has kept a block of this size.
 #[inline(never)]
-fn map(arguments: [u64; 6]) -> Option<u64> {
-    let size = size_for(arguments)?;
+fn map(frame: &Frame) -> Option<u64> {
+    let size = size_for(frame.arguments())?;
     while let Some(block) = take(size) {
         let blocks = &control().blocks;
         if !blocks.change(block, State::Kept, State::Busy) {

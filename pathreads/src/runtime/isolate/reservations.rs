@@ -16,6 +16,7 @@ use pathreads::{PAGE, page_end};
 
 use super::{blocks, control, full, lacks, me, memory, memory_file, punch};
 use crate::dispatch;
+use crate::entry::Frame;
 use crate::pool::views;
 use crate::sys::{self, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result, nr};
 
@@ -51,8 +52,8 @@ fn slots(class: usize) -> impl Iterator<Item = Slot> {
 
 /// Maps memory without rights, if this member has kept a reservation of that length.
 #[inline(never)]
-pub fn map(arguments: [u64; 6]) -> Option<u64> {
-    let (class, length) = class_and_length(arguments)?;
+pub fn map(frame: &Frame) -> Option<u64> {
+    let (class, length) = class_and_length(frame.arguments())?;
     let hints = KEPT[class].load(Ordering::Relaxed);
     let table = &control().reservations;
     let kept = slots(class).filter(|slot| hints >> slot.number & 1 != 0).find(|slot| {
@@ -68,13 +69,18 @@ pub fn map(arguments: [u64; 6]) -> Option<u64> {
 #[inline(never)]
 pub fn open(start: u64, length: u64, rights: u64) -> Option<u64> {
     let slot = Slot::at(start).filter(|slot| slot.member == me())?;
+    if rights == OPEN { open_part(slot, start, length) } else { None }
+}
+
+#[inline(never)]
+fn open_part(slot: Slot, start: u64, length: u64) -> Option<u64> {
     let table = &control().reservations;
     let seen = table.see(slot);
     let is_part = seen.state == State::Reserved && slot.part(start, length) == Some(seen.part);
     // Members whose calls lack memory are asked when there is more.
     let is_asked_for = control().lacking.load(Ordering::Relaxed) != 0;
     let opening = seen.but(State::Opening);
-    if !is_part || rights != OPEN || is_asked_for || !table.change(slot, seen, opening) {
+    if !is_part || is_asked_for || !table.change(slot, seen, opening) {
         return None;
     }
     if protect(slot, seen.part, OPEN).is_err() {
@@ -167,9 +173,17 @@ fn protect(slot: Slot, part: Part, rights: u64) -> Result {
 /// Maps a file privately over the open part of a reservation, if that can be copied. Returns the address if
 /// it is.
 #[inline(never)]
-pub fn map_file([at, length, rights, flags, file, offset]: [u64; 6]) -> Option<u64> {
+pub fn map_file(frame: &Frame) -> Option<u64> {
+    let [at, _, rights, flags, _, offset] = frame.arguments();
     let is_plain = flags & !MAP_NORESERVE == MAP_PRIVATE | MAP_FIXED && offset.is_multiple_of(PAGE);
     let slot = Slot::at(at).filter(|slot| is_plain && rights == OPEN && slot.member == me())?;
+    copy_file(slot, frame.arguments())
+}
+
+/// Copies a file over the open part of a reservation. Not inlined, as some others here, because Go makes
+/// calls with little stack.
+#[inline(never)]
+fn copy_file(slot: Slot, [at, length, _, _, file, offset]: [u64; 6]) -> Option<u64> {
     let table = &control().reservations;
     let (seen, copied, wanted) = (table.see(slot), table.copied(slot), slot.part(at, length)?);
     if seen.state != State::Open || !seen.part.has(wanted) || copied.length() > 0 && copied != wanted {
@@ -340,6 +354,7 @@ pub fn settle_copies(record: &mut Record, start: u64, end: u64) -> Result<()> {
 }
 
 /// Returns whether a range may have memory that another member alone has mapped.
+#[inline(never)]
 pub fn may_be_others(start: u64, end: u64) -> bool {
     let is_others =
         |slot: Slot| slot.member != me() && control().reservations.see(slot).state != State::Ordinary;
@@ -347,6 +362,7 @@ pub fn may_be_others(start: u64, end: u64) -> bool {
 }
 
 /// Returns whether a range touches one that its member has not unmapped yet.
+#[inline(never)]
 pub fn is_busy(start: u64, end: u64) -> bool {
     Slot::touched(start, end).any(|slot| control().reservations.see(slot).state == State::Closing)
 }
