@@ -50,6 +50,105 @@ static void *send_one(void *signal)
     return 0;
 }
 
+static int changed_file, sent_signal, told[2];
+static pthread_t changer;
+
+/* Sets the signals of the file when it is told to, and sends one. A thread, since Linux wakes none of another
+ * process. */
+static void *change(void *unused)
+{
+    (void)unused;
+    char byte;
+    if (read(told[0], &byte, 1) != 1)
+        return 0;
+    uint64_t mask = mask_of(SIGUSR2, 0);
+    syscall(SYS_signalfd, changed_file, &mask, 8);
+    if (sent_signal)
+        kill(main_process, sent_signal);
+    return 0;
+}
+
+/* Lets a thread do this once the process sleeps, of which a child tells it. */
+static void begin_change(int fd, int signal)
+{
+    changed_file = fd;
+    sent_signal = signal;
+    pipe(told);
+    pthread_create(&changer, 0, change, 0);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        char path[40], state = 0;
+        snprintf(path, sizeof path, "/proc/%d/stat", main_process);
+        while (state != 'S') {
+            FILE *file = fopen(path, "r");
+            if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+                state = 0;
+            fclose(file);
+        }
+        _exit(write(told[1], "x", 1) != 1);
+    }
+}
+
+static void end_change(void)
+{
+    pthread_join(changer, 0);
+    wait(0);
+    close(told[0]);
+    close(told[1]);
+}
+
+/* Calls that wait take the signals that the file is given meanwhile. */
+static void changing(int fd)
+{
+    uint64_t first = mask_of(SIGUSR1, 0), both = mask_of(SIGUSR1, SIGUSR2);
+    syscall(SYS_signalfd, fd, &first, 8);
+    begin_change(fd, SIGUSR2);
+    show("changed, then sent", fd);
+    end_change();
+
+    syscall(SYS_signalfd, fd, &first, 8);
+    kill(getpid(), SIGUSR2);
+    begin_change(fd, 0);
+    show("sent, then changed", fd);
+    end_change();
+
+    struct pollfd one = { .fd = fd, .events = POLLIN | POLLRDNORM };
+    struct epoll_event event = { .events = EPOLLIN };
+    int list = epoll_create1(0);
+    epoll_ctl(list, EPOLL_CTL_ADD, fd, &event);
+    kill(getpid(), SIGUSR2);
+    for (int way = 0; way < 2; way++) {
+        syscall(SYS_signalfd, fd, &first, 8);
+        begin_change(fd, 0);
+        if (way == 0)
+            printf("poll %d\n", poll(&one, 1, -1));
+        else
+            printf("epoll %d\n", epoll_wait(list, &event, 1, -1));
+        end_change();
+    }
+    poll(&one, 1, 0);
+    printf("found %x\n", one.revents);
+    show("polled", fd);
+    close(list);
+
+    syscall(SYS_signalfd, fd, &both, 8);
+    event.events = EPOLLIN | EPOLLET;
+    list = epoll_create1(0);
+    epoll_ctl(list, EPOLL_CTL_ADD, fd, &event);
+    kill(getpid(), SIGUSR1);
+    printf("edge %d", epoll_wait(list, &event, 1, 0));
+    printf(" %d", epoll_wait(list, &event, 1, 0));
+    kill(getpid(), SIGUSR1);
+    printf(" %d", epoll_wait(list, &event, 1, 0));
+    kill(getpid(), SIGUSR2);
+    printf(" %d", epoll_wait(list, &event, 1, 0));
+    printf(" %d\n", epoll_wait(list, &event, 1, 0));
+    show("edge", fd);
+    show("edge", fd);
+    close(list);
+}
+
 static int handled;
 
 static void handle(int signal)
@@ -134,6 +233,8 @@ int main(void)
     printf(", %d %x\n", found.data.u32, found.events);
     pthread_join(thread, 0);
     show("from epoll", fd);
+
+    changing(fd);
 
     /* A signal that is handled meanwhile ends the wait, unless the handler restarts it. */
     struct sigaction action = { .sa_handler = handle };

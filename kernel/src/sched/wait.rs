@@ -60,6 +60,15 @@ impl WaitQueue {
         self.wait_once(deadline, ready).inspect_err(|_| with_current(|task| allow_restart(task, deadline)))
     }
 
+    /// Does the same without a deadline for a call that is restarted only if no handler runs.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn wait_until_handler<R>(&self, ready: impl FnMut() -> Option<R>) -> Result<Option<R>, Errno> {
+        let allow = |_: &Errno| with_current(|task| task.thread.signals.allow_restart_without_handler());
+        self.wait_once(None, ready).inspect_err(allow)
+    }
+
     /// Does the same for a call that no signal restarts.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use crate::fs::content::Content;
 use crate::fs::node::{Node, NodeRef};
 use crate::fs::{host, tree};
 use crate::process::retry;
+use crate::process::signal::signalfd;
 
 pub fn lseek(call: &mut Call<'_>) -> Outcome {
     let file = call.file(0)?;
@@ -20,7 +21,8 @@ pub fn lseek(call: &mut Call<'_>) -> Outcome {
     let (stream, len) =
         file.node().content().map_or((false, 0), |content| (content.is_stream(), content.len()));
     if stream {
-        return Err(Errno::ESPIPE);
+        // Files of signals stay where they are.
+        return signalfd::of(&file).map(|_| 0).map_err(|_| Errno::ESPIPE);
     }
     let inside = (0..len as i64).contains(&offset);
     let found = match whence {

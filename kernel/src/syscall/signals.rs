@@ -123,7 +123,7 @@ pub fn rt_sigtimedwait(call: &mut Call<'_>) -> Outcome {
     };
     let signals = &call.task.thread.signals;
     // The mask stays: a signal that it blocks becomes pending even if its default is to be ignored.
-    signals.want(wanted);
+    signals.want(call.task, wanted);
     let taken = take_until(call.task, wanted, deadline);
     signals.want_nothing(call.task);
     let (signal, origin) = taken?;

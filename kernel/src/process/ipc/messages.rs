@@ -227,7 +227,7 @@ impl Queue {
         match attempt() {
             Some(outcome) => outcome,
             None if !waits => Err(Errno::EAGAIN),
-            None => self.senders.wait_once(None, attempt)?.unwrap_or(Err(Errno::EINTR)),
+            None => self.senders.wait_until_handler(attempt)?.unwrap_or(Err(Errno::EINTR)),
         }
     }
 
@@ -253,7 +253,7 @@ impl Queue {
             state.receivers.push_back(receiver.clone());
             receiver
         };
-        let waited = receiver.queue.wait_once(None, || receiver.outcome.lock().take());
+        let waited = receiver.queue.wait_until_handler(|| receiver.outcome.lock().take());
         if let Ok(Some(outcome)) = waited {
             return outcome;
         }

@@ -6,6 +6,7 @@ use core::mem::replace;
 use abi::Errno;
 use abi::process::{CLONE_CLEAR_SIGHAND, CLONE_SIGHAND};
 use abi::signal::{NSIG, SIG_DFL, SIG_IGN, Sigaction};
+use sync::atomic::{AtomicBool, AtomicU64};
 use sync::{CachePadded, SpinLock};
 
 use super::{Pending, ProcessSignals};
@@ -61,7 +62,12 @@ impl ProcessSignals {
     }
 
     fn of(actions: Arc<Actions>) -> Self {
-        Self { actions: SpinLock::new(actions), pending: CachePadded::new(Pending::new()) }
+        Self {
+            actions: SpinLock::new(actions),
+            pending: CachePadded::new(Pending::new()),
+            are_polled: AtomicBool::new(false),
+            added: AtomicU64::new(0),
+        }
     }
 
     /// Returns the actions of a child that is made with `flags`.

@@ -87,8 +87,8 @@ fn handle(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin, actio
 /// Restarts an interrupted call, unless a handler comes first that does not ask for it (SA_RESTART).
 fn restart(task: &Task, frame: &mut TrapFrame, handler: Option<&Sigaction>) {
     let interrupted = frame.is_syscall() && frame.result() == Errno::EINTR.to_result();
-    let wanted = handler.is_none_or(|action| action.flags & SA_RESTART != 0);
-    if task.thread.signals.take_restart() && interrupted && wanted {
+    let handler = handler.map(|action| action.flags & SA_RESTART != 0);
+    if task.thread.signals.take_restart(handler) && interrupted {
         frame.repeat_syscall();
     }
 }

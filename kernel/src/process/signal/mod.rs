@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 
 use abi::Errno;
 use abi::signal::*;
-use sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use sync::{CachePadded, SpinLock};
 
 use super::{Ending, Process};
@@ -46,6 +46,10 @@ pub struct ProcessSignals {
     /// The actions. Processes may share them (CLONE_SIGHAND).
     actions: SpinLock<Arc<Actions>>,
     pending: CachePadded<Pending>,
+    /// Set once a thread has asked whether a file of signals is ready. Then signals wake pollers.
+    are_polled: AtomicBool,
+    /// Counts the signals that were added since, and changes of such files.
+    added: AtomicU64,
 }
 
 impl ProcessSignals {
@@ -80,6 +84,15 @@ impl Process {
     }
 }
 
+/// When a call that returns EINTR is restarted.
+enum Restart {
+    Never,
+    /// If no handler runs, or one with SA_RESTART.
+    AsHandlerSays,
+    /// If no handler runs.
+    WithoutHandler,
+}
+
 /// The signal state of a thread.
 pub struct ThreadSignals {
     mask: AtomicU64,
@@ -91,8 +104,8 @@ pub struct ThreadSignals {
     suspended: SpinLock<Option<u64>>,
     /// `sigaltstack`.
     stack: SpinLock<SignalStack>,
-    /// Set if the interrupted call may be restarted.
-    restartable: AtomicBool,
+    /// When the interrupted call may be restarted: a [`Restart`].
+    restart: AtomicU8,
 }
 
 impl ThreadSignals {
@@ -104,7 +117,7 @@ impl ThreadSignals {
             pending: CachePadded::new(Pending::new()),
             suspended: SpinLock::new(None),
             stack: SpinLock::new(altstack::NONE),
-            restartable: AtomicBool::new(false),
+            restart: AtomicU8::new(Restart::Never as u8),
         }
     }
 
@@ -145,16 +158,20 @@ impl ThreadSignals {
     }
 
     /// Notes that the running thread is about to sleep until it can take one of `wanted`, blocked or not.
-    pub fn want(&self, wanted: u64) {
+    /// Signals that it waited for before, and of which it may have been notified, are passed to another
+    /// thread.
+    pub fn want(&self, task: &Task, wanted: u64) {
         // SeqCst: see `mask`.
-        self.wanted.store(wanted, Ordering::SeqCst);
+        let old = self.wanted.swap(wanted, Ordering::SeqCst);
+        let left = old & !wanted & self.mask();
+        if left != 0 {
+            retarget(task.process(), left);
+        }
     }
 
-    /// Ends that wait. Signals that it did not take, and of which it may have been notified, are passed to
-    /// another thread.
+    /// Ends that wait.
     pub fn want_nothing(&self, task: &Task) {
-        let wanted = self.wanted.swap(0, Ordering::SeqCst);
-        retarget(task.process(), wanted & self.mask());
+        self.want(task, 0);
     }
 
     fn wants(&self, signal: u32) -> bool {
@@ -212,11 +229,20 @@ impl ThreadSignals {
     /// Allows the call that now returns EINTR to be restarted after a handler with SA_RESTART, or if no
     /// handler runs.
     pub fn allow_restart(&self) {
-        self.restartable.store(true, Ordering::Relaxed);
+        self.restart.store(Restart::AsHandlerSays as u8, Ordering::Relaxed);
     }
 
-    fn take_restart(&self) -> bool {
-        self.restartable.swap(false, Ordering::Relaxed)
+    /// Allows it only if no handler runs (ERESTARTNOHAND in Linux).
+    pub fn allow_restart_without_handler(&self) {
+        self.restart.store(Restart::WithoutHandler as u8, Ordering::Relaxed);
+    }
+
+    /// Returns whether the call is restarted, and forgets it. `handler` tells whether the handler that runs
+    /// asks for it, if one does.
+    fn take_restart(&self, handler: Option<bool>) -> bool {
+        let restart = self.restart.swap(Restart::Never as u8, Ordering::Relaxed);
+        restart == Restart::AsHandlerSays as u8 && handler != Some(false)
+            || restart == Restart::WithoutHandler as u8 && handler.is_none()
     }
 }
 
@@ -263,8 +289,9 @@ pub fn send_to_thread(process: &Arc<Process>, tid: u32, signal: u32, origin: Ori
             return;
         }
         // Added first, notified second: a thread that unblocks it meanwhile, or waits for it, sees it.
-        signals.pending.add(signal, origin);
-        signalfd::signal_added();
+        if signals.pending.add(signal, origin) {
+            signalfd::signal_added(&process.signals);
+        }
         if signals.wants(signal) || !signals.blocks(signal) {
             Task::notify(task, attention::SIGNAL);
         }
@@ -314,7 +341,8 @@ pub fn send_to_process(process: &Arc<Process>, signal: u32, origin: Origin) {
         return;
     }
     // Added first, notified second: a thread that unblocks it meanwhile is notified, or sees it.
-    process.signals.pending.add(signal, origin);
-    signalfd::signal_added();
+    if process.signals.pending.add(signal, origin) {
+        signalfd::signal_added(&process.signals);
+    }
     notify_receiver(process, signal);
 }

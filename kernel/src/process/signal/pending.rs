@@ -60,15 +60,15 @@ impl Pending {
         self.set.load(Ordering::SeqCst)
     }
 
-    /// Adds `signal`. If it is there already, the first origin stays.
-    pub fn add(&self, signal: u32, origin: Origin) {
+    /// Adds `signal`, and returns whether it is new. If it is there already, the first origin stays.
+    pub fn add(&self, signal: u32, origin: Origin) -> bool {
         let mut origins = self.origins.lock();
-        if self.set() & bit(signal) == 0
-            && let Some(place) = origins.get_mut(place(signal))
-        {
+        let is_new = self.set() & bit(signal) == 0;
+        if is_new && let Some(place) = origins.get_mut(place(signal)) {
             *place = origin;
             self.set.fetch_or(bit(signal), Ordering::SeqCst);
         }
+        is_new
     }
 
     /// Takes the lowest of `wanted` that is pending.

@@ -3,30 +3,28 @@
 use core::any::Any;
 
 use abi::Errno;
-use abi::file::{O_RDWR, POLLIN, POLLRDNORM};
+use abi::file::{O_RDWR, POLLIN};
 use abi::signal::{CLD_CONTINUED, CLD_EXITED, SI_TIMER, SIGCHLD, SignalfdSiginfo};
 use abi::zerocopy::IntoBytes;
-use sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use sync::atomic::{AtomicU64, Ordering};
 
-use super::{Origin, UNSTOPPABLE};
+use super::{Origin, ProcessSignals, UNSTOPPABLE};
 use crate::fs::OpenFile;
 use crate::fs::content::{Content, WriteAt};
 use crate::fs::holders::Holders;
 use crate::fs::node::{Node, Volume};
 use crate::fs::readiness;
 use crate::mm::static_or_arc::StaticOrArc;
-use crate::sched::{self, Task};
-
-/// Set once there was such a file, so that signals of other programs wake no poller. Relaxed: a task that
-/// polls one made it before, or got it from another that did.
-static IS_USED: AtomicBool = AtomicBool::new(false);
+use crate::sched::{self, Task, WaitQueue};
 
 const BYTES: usize = size_of::<SignalfdSiginfo>();
 
 /// A file of signals.
 pub struct SignalFd {
-    /// The signals that it takes. Relaxed: it applies to calls that begin later.
+    /// The signals that it takes. Relaxed: readers and pollers are woken after a change, and their queues
+    /// publish it.
     wanted: AtomicU64,
+    readers: WaitQueue,
     holders: Holders,
 }
 
@@ -35,16 +33,16 @@ pub struct SignalFd {
 /// # Errors
 /// ENOMEM.
 pub fn open(wanted: u64, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
-    if !IS_USED.load(Ordering::Relaxed) {
-        IS_USED.store(true, Ordering::Relaxed);
-    }
-    let content = SignalFd { wanted: AtomicU64::new(wanted & !UNSTOPPABLE), holders: Holders::new() };
+    let wanted = AtomicU64::new(wanted & !UNSTOPPABLE);
+    let content = SignalFd { wanted, readers: WaitQueue::new(), holders: Holders::new() };
     OpenFile::new(Node::file(Volume::System, 0o600, content)?, O_RDWR | flags)
 }
 
-/// Wakes the pollers: a signal has become pending.
-pub fn signal_added() {
-    if IS_USED.load(Ordering::Relaxed) {
+/// Wakes the pollers: a signal has become pending for a process or one of its threads.
+pub fn signal_added(signals: &ProcessSignals) {
+    // SeqCst: the signal was added before. A poller notes itself, and then looks for signals.
+    if signals.are_polled.load(Ordering::SeqCst) {
+        signals.added.fetch_add(1, Ordering::Relaxed);
         readiness::changed();
     }
 }
@@ -59,9 +57,12 @@ pub fn of(file: &OpenFile) -> Result<&SignalFd, Errno> {
 }
 
 impl SignalFd {
-    /// Sets the signals that it takes.
+    /// Sets the signals that it takes. Calls that wait take those from now on.
     pub fn set(&self, wanted: u64) {
         self.wanted.store(wanted & !UNSTOPPABLE, Ordering::Relaxed);
+        self.readers.wake_all();
+        sched::with_current(|task| task.process().signals.added.fetch_add(1, Ordering::Relaxed));
+        readiness::changed();
     }
 
     fn wanted(&self) -> u64 {
@@ -76,19 +77,13 @@ impl SignalFd {
     /// Takes a signal, and sleeps until there is one.
     fn wait(&self, task: &Task) -> Result<SignalfdSiginfo, Errno> {
         let signals = &task.thread.signals;
-        signals.want(self.wanted());
-        let taken = loop {
-            if let Some(taken) = self.take(task) {
-                break Ok(taken);
-            }
-            if let Err(error) = task.check_interrupted() {
-                signals.allow_restart();
-                break Err(error);
-            }
-            sched::park();
-        };
+        // Asked each time, since `set` wakes readers too.
+        let taken = self.readers.wait_until_or(None, || {
+            signals.want(task, self.wanted());
+            self.take(task)
+        });
         signals.want_nothing(task);
-        taken
+        taken?.ok_or(Errno::EINTR)
     }
 }
 
@@ -142,8 +137,19 @@ impl Content for SignalFd {
     }
 
     fn ready(&self) -> i16 {
-        let pending = sched::with_current(|task| task.thread.signals.pending(&task.process().signals));
-        if pending & self.wanted() != 0 { POLLIN | POLLRDNORM } else { 0 }
+        let pending = sched::with_current(|task| {
+            let signals = &task.process().signals;
+            if !signals.are_polled.load(Ordering::Relaxed) {
+                // SeqCst: see `signal_added`.
+                signals.are_polled.store(true, Ordering::SeqCst);
+            }
+            task.thread.signals.pending(signals)
+        });
+        if pending & self.wanted() != 0 { POLLIN } else { 0 }
+    }
+
+    fn changes(&self) -> Option<u64> {
+        Some(sched::with_current(|task| task.process().signals.added.load(Ordering::Relaxed)))
     }
 
     fn holders(&self) -> Option<&Holders> {
