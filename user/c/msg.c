@@ -10,10 +10,15 @@
 #include <sys/ipc.h>
 #include <sys/msg.h>
 #include <sys/syscall.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tell.h"
+
+#ifndef MSG_COPY
+#define MSG_COPY 040000
+#endif
 
 #ifndef MSG_EXCEPT
 #define MSG_EXCEPT 020000
@@ -83,18 +88,24 @@ static void finish(pid_t pid)
         printf("status %x\n", status);
 }
 
-/* Waits until a child sleeps. */
-static void await(pid_t pid)
+/* Waits until a child is in a state. */
+static void await_state(pid_t pid, char wanted)
 {
     char path[40], state = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    while (state != 'S') {
+    while (state != wanted) {
         FILE *file = fopen(path, "r");
         if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
             state = 0;
         fclose(file);
         sched_yield();
     }
+}
+
+/* Waits until a child sleeps. */
+static void await(pid_t pid)
+{
+    await_state(pid, 'S');
 }
 
 static void getting(void)
@@ -271,6 +282,52 @@ static void interrupting(void)
     msgctl(answers, IPC_RMID, 0);
 }
 
+static void receive_one(int id)
+{
+    receive("stopped meanwhile", id, 5, 10, 0);
+}
+
+/* A call that waits goes on after a stop, since no handler runs. */
+static void stopping(void)
+{
+    struct message large = { .type = 1 };
+    int id = msgget(IPC_PRIVATE, 0600);
+    answers = msgget(IPC_PRIVATE, 0600);
+    for (int way = 0; way < 2; way++) {
+        if (way == 1)
+            for (int i = 0; i < 2; i++)
+                msgsnd(id, &large, 8192, 0);
+        pid_t pid = child(way ? send_more : receive_one, id);
+        await(pid);
+        kill(pid, SIGSTOP);
+        await_state(pid, 'T');
+        kill(pid, SIGCONT);
+        await(pid);
+        if (way == 0)
+            send(id, 5, "five", 0);
+        else
+            msgrcv(id, &large, 8192, 1, 0);
+        finish(pid);
+    }
+    show("stopped", id);
+    msgctl(id, IPC_RMID, 0);
+    msgctl(answers, IPC_RMID, 0);
+}
+
+static void refusing(void)
+{
+    struct message message = { .type = 1 };
+    int id = msgget(IPC_PRIVATE, 0600);
+    send(id, 1, "a longer one", 0);
+    tell("a copy that is cut", msgrcv(id, &message, 5, 0, MSG_COPY | IPC_NOWAIT | MSG_NOERROR));
+    tell("a copy to a bad address", syscall(SYS_msgrcv, id, 8, 5, 7, MSG_COPY | IPC_NOWAIT));
+    struct msqid_ds now;
+    msgctl(id, IPC_STAT, &now);
+    now.msg_perm.uid = -1;
+    tell("no user", msgctl(id, IPC_SET, &now));
+    msgctl(id, IPC_RMID, 0);
+}
+
 enum { MESSAGES = 400 };
 
 static void answer(int id)
@@ -352,6 +409,8 @@ int main(void)
     choosing();
     waiting();
     interrupting();
+    stopping();
+    refusing();
     talking();
     listing();
     return 0;

@@ -361,6 +361,20 @@ static void excluding(void)
     semctl(id, 0, IPC_RMID);
 }
 
+static void refusing(void)
+{
+    struct semid_ds now;
+    int id = semget(IPC_PRIVATE, 1, 0600);
+    union semun { int value; struct semid_ds *set; } argument = { .value = 70000 };
+    tell("too much for none", semctl(0x3fffffff, 0, SETVAL, argument));
+    argument.set = &now;
+    semctl(id, 0, IPC_STAT, argument);
+    now.sem_perm.gid = -1;
+    tell("no group", semctl(id, 0, IPC_SET, argument));
+    say("by its number", semctl(id, 0, SEM_STAT, argument) == id);
+    semctl(id, 0, IPC_RMID);
+}
+
 static int is_listed(int id, long count)
 {
     char line[512];
@@ -411,6 +425,7 @@ int main(int argc, char **argv)
     interrupting();
     undoing();
     excluding();
+    refusing();
     listing();
     return 0;
 }

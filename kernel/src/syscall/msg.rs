@@ -55,7 +55,11 @@ pub fn msgrcv(call: &mut Call<'_>) -> Outcome {
     let message = match flags & MSG_COPY {
         0 => retry(|| messages::find(id)?.receive(receipt))?,
         _ if flags & MSG_EXCEPT != 0 || receipt.waits => return Err(Errno::EINVAL),
-        _ => retry(|| messages::find(id)?.copy(kind, &receipt))?,
+        _ => {
+            // As Linux does, whose buffer for the copy begins as the program's.
+            user::copy_in(&mut retry(|| fallible::zeroes(bytes.min(MSGMAX as u64) as usize))?, to)?;
+            retry(|| messages::find(id)?.copy(kind, &receipt))?
+        }
     };
     user::write(to, &message.kind)?;
     let text = prefix(&message.text, bytes);

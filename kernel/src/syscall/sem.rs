@@ -85,7 +85,8 @@ pub fn semctl(call: &mut Call<'_>) -> Outcome {
         GETALL => get_all(&*semaphores::find(id)?, argument),
         SETVAL => {
             let value = u16::try_from(argument as i32).ok().filter(|&value| i32::from(value) <= SEMVMX);
-            semaphores::find(id)?.set_value(number, value.ok_or(Errno::ERANGE)?).map(|()| 0)
+            let value = value.ok_or(Errno::ERANGE)?;
+            semaphores::find(id)?.set_value(number, value).map(|()| 0)
         }
         SETALL => {
             let set = semaphores::find(id)?;

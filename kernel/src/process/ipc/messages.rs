@@ -269,13 +269,16 @@ impl Queue {
     /// Returns a copy of the message at an index, which stays.
     ///
     /// # Errors
-    /// ENOMSG if there is none, E2BIG, EIDRM, ENOMEM.
+    /// ENOMSG if there is none, E2BIG, EINVAL if it has no room, EIDRM, ENOMEM.
     pub fn copy(&self, index: i64, receipt: &Receipt) -> Result<Message, Errno> {
         let state = self.state.lock();
         state.alive()?;
         let message = usize::try_from(index).ok().and_then(|index| state.messages.get(index));
         let message = message.ok_or(Errno::ENOMSG)?;
         receipt.check(message)?;
+        if message.text.len() > receipt.room {
+            return Err(Errno::EINVAL);
+        }
         Ok(Message { kind: message.kind, text: fallible::copied(&message.text)? })
     }
 
@@ -307,7 +310,7 @@ impl Queue {
     pub fn set(&self, new: &MsqidDs) -> Result<(), Errno> {
         let mut state = self.state.lock();
         state.alive()?;
-        state.owner.set(&new.perm);
+        state.owner.set(&new.perm)?;
         state.most_bytes = new.qbytes;
         state.change_time = now();
         drop(state);
@@ -357,7 +360,7 @@ pub fn find(id: i32) -> Result<Arc<Queue>, Errno> {
 /// # Errors
 /// EINVAL if there is none.
 pub fn at(index: i32) -> Result<Arc<Queue>, Errno> {
-    usize::try_from(index).ok().and_then(|index| QUEUES.at(index)).ok_or(Errno::EINVAL)
+    QUEUES.at_index_of(index)
 }
 
 /// Returns the highest index of a queue.

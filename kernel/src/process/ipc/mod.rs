@@ -16,6 +16,7 @@ pub mod segment;
 pub mod semaphores;
 mod table;
 
+use abi::Errno;
 use abi::ipc::{IpcPerm, S_IRWXUGO};
 use sync::atomic::{AtomicU32, Ordering};
 
@@ -73,9 +74,16 @@ impl Owner {
     }
 
     /// Sets what a program may set.
-    fn set(&mut self, new: &IpcPerm) {
+    ///
+    /// # Errors
+    /// EINVAL if the user or the group is none.
+    fn set(&mut self, new: &IpcPerm) -> Result<(), Errno> {
+        if new.uid == u32::MAX || new.gid == u32::MAX {
+            return Err(Errno::EINVAL);
+        }
         (self.uid, self.gid) = (new.uid, new.gid);
         self.mode = self.mode & !S_IRWXUGO | new.mode & S_IRWXUGO;
+        Ok(())
     }
 
     fn describe(&self, id: &Id) -> IpcPerm {

@@ -110,7 +110,7 @@ impl Segment {
     pub fn set(&self, new: &IpcPerm) -> Result<(), Errno> {
         let mut state = self.state.lock();
         state.alive()?;
-        state.owner.set(new);
+        state.owner.set(new)?;
         state.change_time = now();
         Ok(())
     }
@@ -198,7 +198,8 @@ impl State {
 pub fn get(wanted: Wanted, bytes: u64, check_new: impl Fn() -> Result<(), Errno>) -> Result<u32, Errno> {
     let fits = |found: &Segment| if found.bytes < bytes { Err(Errno::EINVAL) } else { Ok(()) };
     SEGMENTS.get_or_make(wanted, fits, || {
-        if !(SHMMIN..=SHMMAX).contains(&bytes) {
+        // SHMMAX is more, but a file cannot be longer than its offsets.
+        if !(SHMMIN..=i64::MAX as u64).contains(&bytes) {
             return Err(Errno::EINVAL);
         }
         check_new()?;
@@ -227,7 +228,7 @@ pub fn find(id: i32) -> Result<Arc<Segment>, Errno> {
 /// # Errors
 /// EINVAL if there is none.
 pub fn at(index: i32) -> Result<Arc<Segment>, Errno> {
-    usize::try_from(index).ok().and_then(|index| SEGMENTS.at(index)).ok_or(Errno::EINVAL)
+    SEGMENTS.at_index_of(index)
 }
 
 /// Returns the highest index of a segment.

@@ -322,7 +322,7 @@ impl Set {
     pub fn set_owner(&self, new: &IpcPerm) -> Result<(), Errno> {
         let mut state = self.state.lock();
         state.alive()?;
-        state.owner.set(new);
+        state.owner.set(new)?;
         state.change_time = now();
         Ok(())
     }
@@ -468,7 +468,7 @@ pub fn find(id: i32) -> Result<Arc<Set>, Errno> {
 /// # Errors
 /// EINVAL if there is none.
 pub fn at(index: i32) -> Result<Arc<Set>, Errno> {
-    usize::try_from(index).ok().and_then(|index| SETS.at(index)).ok_or(Errno::EINVAL)
+    SETS.at_index_of(index)
 }
 
 /// Returns the highest index of a set.

@@ -87,6 +87,15 @@ impl<T: Object, const BLOCKS: usize> Table<T, BLOCKS> {
         self.slot(index)?.lock().clone()
     }
 
+    /// Returns the object at an index, or at that of an identifier, whose object may be another by now.
+    ///
+    /// # Errors
+    /// EINVAL if there is none.
+    pub fn at_index_of(&self, id: i32) -> Result<Arc<T>, Errno> {
+        let id = u32::try_from(id).map_err(|_| Errno::EINVAL)?;
+        self.at(index(id)).ok_or(Errno::EINVAL)
+    }
+
     /// Returns the object with an identifier.
     ///
     /// # Errors
