@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -212,6 +213,90 @@ static void unmapping(void)
     tell("gone", attached(id));
 }
 
+/* Returns a place of that many free pages. */
+static char *free_place(long pages)
+{
+    char *place = mmap(0, pages * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(place, pages * PAGE);
+    return place;
+}
+
+/* Mappings that fail, second places, growth, and other segments where one was. */
+static void changing(void)
+{
+    int a = shmget(IPC_PRIVATE, 4 * PAGE, 0600), b = shmget(IPC_PRIVATE, 2 * PAGE, 0600);
+    char *place = free_place(32), *x = (char *)attach(a, place, 0);
+    struct rlimit before, little;
+    *x = 7;
+    getrlimit(RLIMIT_AS, &before);
+    little = before;
+    little.rlim_cur = 1UL << 30;
+    setrlimit(RLIMIT_AS, &little);
+    say("too large", mmap(x, 4UL << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED);
+    setrlimit(RLIMIT_AS, &before);
+    printf("attached %ld, shows %d\n", attached(a), *x);
+
+    char *y = (char *)attach(b, place + 8 * PAGE, 0);
+    say("a second place, over another", mremap(y, 0, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, x) == x);
+    printf("attached %ld %ld\n", attached(a), attached(b));
+    tell("detach", shmdt(x));
+    printf("attached %ld %ld\n", attached(a), attached(b));
+    x = mremap(y + PAGE, 0, PAGE, MREMAP_MAYMOVE);
+    say("a second place", x != MAP_FAILED);
+    printf("attached %ld\n", attached(b));
+    tell("detach where its first page would be", shmdt(x - PAGE));
+    printf("attached %ld\n", attached(b));
+    tell("detach", shmdt(y));
+    /* The rest of the first one goes. */
+    munmap(place, 4 * PAGE);
+    printf("attached %ld %ld\n", attached(a), attached(b));
+
+    x = (char *)attach(a, place, 0);
+    munmap(x, 2 * PAGE);
+    attach(b, x, 0);
+    tell("detach the lower one", shmdt(x));
+    printf("attached %ld %ld\n", attached(a), attached(b));
+    tell("detach the other", shmdt(x));
+    printf("attached %ld %ld\n", attached(a), attached(b));
+
+    unsigned char in[8];
+    x = (char *)attach(b, place, 0);
+    say("grown", mremap(x, 2 * PAGE, 6 * PAGE, 0) == x);
+    munmap(x, PAGE);
+    munmap(x + 3 * PAGE, PAGE);
+    printf("attached %ld\n", attached(b));
+    tell("detach", shmdt(x));
+    tell("its end is left", mincore(x + 4 * PAGE, PAGE, in));
+    printf("attached %ld\n", attached(b));
+    munmap(x, 6 * PAGE);
+    printf("attached %ld\n", attached(b));
+    x = (char *)attach(b, place, 0);
+    say("moved and grown", mremap(x, 2 * PAGE, 6 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, place + 8 * PAGE) == place + 8 * PAGE);
+    tell("detach", shmdt(place + 8 * PAGE));
+    tell("all of it", mincore(place + 13 * PAGE, PAGE, in));
+    printf("attached %ld\n", attached(b));
+
+    enum { MANY = 1000 };
+    char *all = free_place(2 * MANY);
+    for (int i = 0; i < MANY; i++)
+        attach(b, all + 2 * (i * 7 % MANY) * PAGE, 0);
+    printf("attached %ld\n", attached(b));
+    munmap(all + PAGE, (MANY - 1) * PAGE);
+    printf("attached %ld\n", attached(b));
+    munmap(all, 2 * MANY * PAGE);
+    printf("attached %ld\n", attached(b));
+
+    tell("too low, and none", (long)attach(0x3fffffff, (void *)PAGE, 0));
+    tell("at the end of all addresses", (long)attach(b, (void *)-(2 * PAGE), 0));
+    tell("longer than a file", shmget(IPC_PRIVATE, 1UL << 63, 0600));
+    struct shmid_ds now;
+    shmctl(b, IPC_STAT, &now);
+    now.shm_perm.uid = -1;
+    tell("no user", shmctl(b, IPC_SET, &now));
+    shmctl(a, IPC_RMID, 0);
+    shmctl(b, IPC_RMID, 0);
+}
+
 static volatile char *shown;
 
 static void in_child(int id)
@@ -344,6 +429,7 @@ int main(int argc, char **argv)
     getting();
     attaching();
     unmapping();
+    changing();
     forking();
     listing();
     return 0;

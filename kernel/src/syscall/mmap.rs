@@ -9,7 +9,7 @@ use sync::atomic::Ordering;
 use vm::{Access, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot, VmError};
 
 use super::map_file::{map_file, map_shared_memory};
-use super::ranges::{errno_of, pages_for};
+use super::ranges::{detached, errno_of, pages_for};
 use super::{Call, Outcome};
 use crate::mm::space::{LOWEST, SpaceHandle};
 use crate::mm::user::USER_END;
@@ -132,12 +132,21 @@ impl Locks {
 
 #[inline(always)]
 fn place(task: &Task, request: &Request, mapping: Mapping) -> Result<PageNum, Errno> {
-    let space = task.space();
-    if let Placement::Fixed(start) = request.place
-        && let Some(pages) = PageRange::new(start, request.pages)
-    {
-        retry(|| task.shared().memory.attachments.cut(pages))?;
+    detached(task, replaced(request.place, request.pages), || place_alone(task, request, mapping))
+}
+
+/// Returns the pages that a mapping of `pages` pages replaces.
+#[inline(always)]
+pub(super) fn replaced(place: Placement, pages: u64) -> Option<PageRange> {
+    match place {
+        Placement::Fixed(start) => PageRange::new(start, pages),
+        _ => None,
     }
+}
+
+#[inline(always)]
+fn place_alone(task: &Task, request: &Request, mapping: Mapping) -> Result<PageNum, Errno> {
+    let space = task.space();
     if let Some(pages) = long_place(space, request) {
         // The limit is checked for the whole mapping before any of the old pages are lost.
         let all = || growth(space, request.place, request.pages, mapping);
@@ -156,9 +165,8 @@ fn place(task: &Task, request: &Request, mapping: Mapping) -> Result<PageNum, Er
 
 /// Returns the pages of a fixed place in user space, if there is more than one piece to replace.
 fn long_place(space: &SpaceHandle, request: &Request) -> Option<PageRange> {
-    let Placement::Fixed(start) = request.place else { return None };
     let top = PageNum::new(USER_END / PAGE_SIZE);
-    let pages = PageRange::new(start, request.pages).filter(|pages| pages.end() <= top)?;
+    let pages = replaced(request.place, request.pages).filter(|pages| pages.end() <= top)?;
     (space.piece(&pin(), pages) != pages).then_some(pages)
 }
 
@@ -206,7 +214,7 @@ pub fn brk(call: &mut Call<'_>) -> Outcome {
     if new < old {
         let pages = [new, old].map(|end| PageNum::new(end.div_ceil(PAGE_SIZE)));
         // Only a program that attaches a segment over its heap cuts one.
-        let _not_cut = memory.attachments.cut(PageRange::between(pages[0], pages[1]));
+        drop(memory.attachments.take(PageRange::between(pages[0], pages[1])));
     }
     if new > old && locks.populates() {
         let [old, new] = [old, new].map(|end| PageNum::new(end.div_ceil(PAGE_SIZE)));

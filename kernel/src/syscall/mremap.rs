@@ -9,7 +9,8 @@ use vm::{
     Access, Flags, Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Progress, Relocation, Remap, VmError,
 };
 
-use super::ranges::{errno_of, pages_for, range};
+use super::mmap::replaced;
+use super::ranges::{detached, errno_of, pages_for, range, shows_file};
 use super::{Call, Outcome};
 use crate::mm::file_mapping::{self, Held};
 use crate::mm::space::{LOWEST, SpaceHandle};
@@ -79,8 +80,8 @@ fn shrink(task: &Task, request: &Request) -> Result<PageRange, Errno> {
     let kept = PageRange::new(old.start(), old.pages().min(request.pages)).ok_or(Errno::EINVAL)?;
     let rest = PageRange::between(kept.end(), old.end());
     if !rest.is_empty() {
-        retry(|| task.shared().memory.attachments.cut(rest))?;
-        in_pieces(space, rest, |piece| space.unmap(&pin(), piece)).map_err(errno_of)?;
+        let unmap = || in_pieces(space, rest, |piece| space.unmap(&pin(), piece)).map_err(errno_of);
+        detached(task, Some(rest), unmap)?;
     }
     Ok(kept)
 }
@@ -89,7 +90,10 @@ fn grow(task: &Task, mapping: Mapping, kept: PageRange, request: &Request) -> Ou
     let (space, more) = (task.space(), request.pages - kept.pages());
     let extend = || space.extend(&pin(), kept, more);
     match retry(|| within_limits(task, || Growth::of(mapping, more), extend)) {
-        Ok(()) => Ok(kept.start().get() * PAGE_SIZE),
+        Ok(()) => {
+            task.shared().memory.attachments.lengthen(kept.end(), more);
+            Ok(kept.start().get() * PAGE_SIZE)
+        }
         Err(VmError::Exists | VmError::OutOfRange) if request.flags & MREMAP_MAYMOVE != 0 => {
             relocate(task, mapping, kept, request)
         }
@@ -102,17 +106,20 @@ fn relocate(task: &Task, mapping: Mapping, from: PageRange, request: &Request) -
     let keep = request.flags & MREMAP_DONTUNMAP != 0;
     let more = request.pages - if keep { 0 } else { from.pages() };
     let what = Remap { from, pages: request.pages, to: request.to, keep };
-    let attachments = &task.shared().memory.attachments;
-    retry(|| attachments.prepare_move(from))?;
-    if let Placement::Fixed(start) = request.to
-        && let Some(replaced) = PageRange::new(start, request.pages)
-    {
-        retry(|| attachments.cut(replaced))?;
+    let moved = retry(|| task.shared().memory.attachments.take_to_move(from, keep))?;
+    let replaced = replaced(request.to, request.pages);
+    let start = detached(task, replaced, || remap(task, mapping, more, what));
+    match (&start, moved) {
+        (Ok(start), Some(moved)) => moved.move_to(from, whole(*start, request)),
+        (Err(_), Some(moved)) if !keep => moved.put_back(|page| shows_file(task.space(), page)),
+        _ => {}
     }
-    let start = remap(task, mapping, more, what)?;
-    // Without memory for it, the second place counts as no attachment.
-    let _not_counted = attachments.move_parts(from, start, keep);
-    Ok(start.get() * PAGE_SIZE)
+    start.map(|start| start.get() * PAGE_SIZE)
+}
+
+/// Returns the pages of the new mapping, which begins at `start`.
+fn whole(start: PageNum, request: &Request) -> PageRange {
+    PageRange::new(start, request.pages).unwrap_or(PageRange::EMPTY)
 }
 
 fn remap(task: &Task, mapping: Mapping, more: u64, what: Remap) -> Result<PageNum, Errno> {
@@ -135,12 +142,8 @@ fn remap(task: &Task, mapping: Mapping, more: u64, what: Remap) -> Result<PageNu
 /// Returns whether a move takes more than one piece, at either place. Short moves do not ask the space.
 fn is_long(space: &SpaceHandle, what: &Remap) -> bool {
     let Some(parts) = space.moves_in_pieces().filter(|_| what.pages > SHORT) else { return false };
-    let replaced = match what.to {
-        Placement::Fixed(start) => PageRange::new(start, what.pages),
-        _ => None,
-    };
     parts.piece_to_move(&pin(), what.from) != what.from
-        || replaced.is_some_and(|pages| space.piece(&pin(), pages) != pages)
+        || replaced(what.to, what.pages).is_some_and(|pages| space.piece(&pin(), pages) != pages)
 }
 
 /// Moves pages piece by piece. The caller keeps other moves and copies away. If the task is killed meanwhile,
@@ -189,10 +192,17 @@ fn map_second_time(task: &Task, mapping: Mapping, request: &Request) -> Outcome 
 }
 
 fn map_second(task: &Task, request: &Request, mapping: Mapping) -> Outcome {
-    let mut start = PageNum::new(0);
-    let mut map = || task.space().map(&pin(), request.to, request.pages, mapping).map(|at| start = at);
-    let mapped = retry(|| within_limits(task, || Growth::of(mapping, request.pages), &mut map));
-    mapped.map(|()| start.get() * PAGE_SIZE).map_err(errno_of)
+    let page = PageRange::one(request.old.start());
+    let second = retry(|| task.shared().memory.attachments.take_to_move(page, true))?;
+    let map = || {
+        let map = || task.space().map(&pin(), request.to, request.pages, mapping);
+        retry(|| within_limits(task, || Growth::of(mapping, request.pages), map)).map_err(errno_of)
+    };
+    let start = detached(task, replaced(request.to, request.pages), map)?;
+    if let Some(second) = second {
+        second.move_to(page, whole(start, request));
+    }
+    Ok(start.get() * PAGE_SIZE)
 }
 
 /// Creates a record for the file pages from the one on that the old page shows.

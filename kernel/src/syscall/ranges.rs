@@ -5,7 +5,7 @@ use core::ops::ControlFlow;
 use abi::Errno;
 use abi::memory::*;
 use percore::pin;
-use vm::{Flags, PAGE_SIZE, PageRange, Prot, VirtAddr, VmError};
+use vm::{Flags, PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr, VmError};
 
 use super::{Call, Outcome};
 use crate::fs::host;
@@ -50,12 +50,38 @@ pub(super) fn range(address: u64, length: u64, overflow: Errno) -> Result<PageRa
 pub fn munmap(call: &mut Call<'_>) -> Outcome {
     let pages = range(call.arg(0), call.arg(1), Errno::EINVAL)?;
     let space = call.task.space();
-    retry(|| call.task.shared().memory.attachments.cut(pages))?;
-    match in_pieces(space, pages, |piece| space.unmap(&pin(), piece)) {
+    detached(call.task, Some(pages), || match in_pieces(space, pages, |piece| space.unmap(&pin(), piece)) {
         Ok(()) => Ok(0),
         Err(VmError::OutOfRange) => unmap_above_lowest(call.task, pages),
         Err(error) => Err(errno_of(error)),
+    })
+}
+
+/// Calls `change`, which unmaps or replaces `pages`, and detaches the segments there. If it fails, those that
+/// are still there stay attached.
+#[inline(always)]
+pub(super) fn detached<R>(
+    task: &Task,
+    pages: Option<PageRange>,
+    change: impl FnOnce() -> Result<R, Errno>,
+) -> Result<R, Errno> {
+    let attachments = &task.shared().memory.attachments;
+    let taken = match pages {
+        Some(pages) => retry(|| attachments.take(pages))?,
+        None => None,
+    };
+    let outcome = change();
+    if let (Err(_), Some(taken)) = (&outcome, taken) {
+        taken.put_back(|page| shows_file(task.space(), page));
     }
+    outcome
+}
+
+/// Returns whether a file is mapped at `page`.
+pub(super) fn shows_file(space: &SpaceHandle, page: PageNum) -> bool {
+    let mut shows = false;
+    space.look(&pin(), page, &mut |mapping| shows = mapping.backing().is_some());
+    shows
 }
 
 /// Unmaps a range that begins below the lowest page that can be mapped. The pages below that are no error.

@@ -6,7 +6,7 @@ use percore::pin;
 use vm::{Mapping, PAGE_SIZE, PageNum, PageRange, Placement, Prot};
 
 use super::mmap::{Request, map};
-use super::ranges::errno_of;
+use super::ranges::{errno_of, shows_file};
 use super::{Call, Outcome};
 use crate::fs::Source;
 use crate::mm::file_mapping::Held;
@@ -44,6 +44,7 @@ pub fn shmat(call: &mut Call<'_>) -> Outcome {
     }
     let place = placement(call.arg(1), flags)?;
     let part = Attached::new(segment::find(id)?)?;
+    check_place(place, part.segment().pages())?;
     let is_written = flags & SHM_RDONLY == 0;
     let rights = [(true, Prot::READ), (is_written, Prot::WRITE), (flags & SHM_EXEC != 0, Prot::EXEC)];
     let rights = rights.into_iter().filter(|(has, _)| *has).map(|(_, right)| right);
@@ -71,11 +72,20 @@ fn placement(address: u64, flags: u32) -> Result<Placement, Errno> {
     if address == 0 {
         return if replaces { Err(Errno::EINVAL) } else { Ok(Placement::Anywhere { hint: None }) };
     }
-    match address {
-        _ if start != address && !rounds || start == 0 && replaces => Err(Errno::EINVAL),
-        ..LOWEST => Err(Errno::EPERM),
-        _ if replaces => Ok(Placement::Fixed(page)),
-        _ => Ok(Placement::FixedNoReplace(page)),
+    match () {
+        () if start != address && !rounds || start == 0 && replaces => Err(Errno::EINVAL),
+        () if replaces => Ok(Placement::Fixed(page)),
+        () => Ok(Placement::FixedNoReplace(page)),
+    }
+}
+
+/// Refuses places that are too low, and those where the addresses would begin again.
+fn check_place(place: Placement, pages: u64) -> Result<(), Errno> {
+    let low = |page: PageNum| page.get() < LOWEST / PAGE_SIZE;
+    match place {
+        Placement::FixedNoReplace(page) if page.get() + pages > u64::MAX / PAGE_SIZE => Err(Errno::EINVAL),
+        Placement::Fixed(page) | Placement::FixedNoReplace(page) if low(page) => Err(Errno::EPERM),
+        _ => Ok(()),
     }
 }
 
@@ -86,7 +96,8 @@ pub fn shmdt(call: &mut Call<'_>) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let start = PageNum::new(at / PAGE_SIZE);
-    task.shared().memory.attachments.detach(start, |pages| unmap(task, pages))?;
+    let shows = |page| shows_file(task.space(), page);
+    task.shared().memory.attachments.detach(start, |pages| unmap(task, pages), shows)?;
     Ok(0)
 }
 
