@@ -361,6 +361,40 @@ static void excluding(void)
     semctl(id, 0, IPC_RMID);
 }
 
+enum { CHAIN = 10, STEP = 9 };
+
+/* Each call of the chain takes from one semaphore and gives to the next. */
+static void hand_on(int id, int link)
+{
+    struct sembuf both[2] = { { link * STEP, -1, 0 }, { (link + 1) * STEP, 1, 0 } };
+    semop(id, both, 2);
+}
+
+static void hand_one_on(int id)
+{
+    static const int links[CHAIN] = { 9, 2, 8, 3, 7, 1, 6, 4, 5, 0 };
+    pid_t pids[CHAIN];
+    for (int i = 0; i < CHAIN; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            hand_on(id, links[i]);
+            _exit(0);
+        }
+        await(id, links[i] * STEP, GETNCNT, 1);
+    }
+    set_to(id, 0, 1);
+    for (int i = 0; i < CHAIN; i++)
+        finish(pids[i]);
+}
+
+static void chaining(void)
+{
+    int id = semget(IPC_PRIVATE, CHAIN * STEP + 1, 0600);
+    finish(child(hand_one_on, id));
+    printf("handed on: %d %d\n", value(id, 0), value(id, CHAIN * STEP));
+    semctl(id, 0, IPC_RMID);
+}
+
 static void refusing(void)
 {
     struct semid_ds now;
@@ -425,6 +459,7 @@ int main(int argc, char **argv)
     interrupting();
     undoing();
     excluding();
+    chaining();
     refusing();
     listing();
     return 0;

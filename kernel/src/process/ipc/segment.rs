@@ -46,6 +46,10 @@ impl Object for Segment {
     fn id(&self) -> &Id {
         &self.id
     }
+
+    fn size(&self) -> u64 {
+        self.pages()
+    }
 }
 
 impl Segment {
@@ -250,11 +254,9 @@ pub fn limits() -> ShmInfo64 {
 
 /// Returns the number of segments and of all their pages, and how many of these are in memory.
 pub fn totals() -> ShmInfo {
-    let mut info = ShmInfo { used_ids: SEGMENTS.count() as i32, ..ShmInfo::default() };
-    SEGMENTS.for_each(|segment| {
-        info.shm_tot += segment.pages();
-        info.shm_rss += segment.resident();
-    });
+    let (used_ids, shm_tot) = (SEGMENTS.count() as i32, SEGMENTS.sum());
+    let mut info = ShmInfo { used_ids, shm_tot, ..ShmInfo::default() };
+    SEGMENTS.for_each(|segment| info.shm_rss += segment.resident());
     info
 }
 

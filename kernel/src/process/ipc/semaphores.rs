@@ -59,11 +59,27 @@ struct Waiting {
     call: Arc<Pending>,
     /// The index of the operation that cannot happen yet.
     blocked_at: usize,
+    /// The semaphores that have changed since it was tried.
+    missed: Numbers,
+}
+
+/// Numbers of semaphores modulo 64, as bits.
+type Numbers = u64;
+
+fn numbers<'a>(operations: impl Iterator<Item = &'a Sembuf>) -> Numbers {
+    operations.fold(0, |all, operation| all | number_bit(operation.number.into()))
+}
+
+fn number_bit(number: usize) -> Numbers {
+    1 << (number % Numbers::BITS as usize)
 }
 
 /// The operations of a call, and its outcome once that is known.
 struct Pending {
     operations: Vec<Sembuf>,
+    /// The semaphores of all operations, and of those that change them.
+    used: Numbers,
+    changed: Numbers,
     process: u32,
     outcome: SpinLock<Option<Result<(), Errno>>>,
     queue: WaitQueue,
@@ -73,9 +89,20 @@ impl Object for Set {
     fn id(&self) -> &Id {
         &self.id
     }
+
+    fn size(&self) -> u64 {
+        self.count as u64
+    }
 }
 
 impl Pending {
+    fn new(operations: Vec<Sembuf>) -> Self {
+        let used = numbers(operations.iter());
+        let changed = numbers(operations.iter().filter(|operation| operation.change != 0));
+        let (outcome, queue) = (SpinLock::new(None), WaitQueue::new());
+        Self { operations, used, changed, process: caller(), outcome, queue }
+    }
+
     fn undoes(&self) -> bool {
         self.operations.iter().any(|operation| u32::from(operation.flags) & SEM_UNDO != 0)
     }
@@ -175,10 +202,16 @@ impl State {
         }
     }
 
-    /// Finishes the calls that have become possible, the oldest first.
-    fn serve(&mut self) {
+    /// Finishes the calls that have become possible by a change of semaphores, the oldest first. Calls that
+    /// use none of these are not tried.
+    fn serve(&mut self, changed: Numbers) {
+        self.note(changed);
         let mut at = 0;
-        while let Some(waiting) = self.waiting.get(at) {
+        while let Some(waiting) = self.waiting.get_mut(at) {
+            if core::mem::take(&mut waiting.missed) & waiting.call.used == 0 {
+                at += 1;
+                continue;
+            }
             let call = waiting.call.clone();
             match self.attempt(&call) {
                 Tried::Blocked(blocked_at) => {
@@ -188,14 +221,18 @@ impl State {
                 Tried::Over(outcome) => {
                     self.waiting.remove(at);
                     call.finish(outcome);
-                    let changes = call.operations.iter().any(|operation| operation.change != 0);
                     // Older calls may be possible now.
-                    if outcome.is_ok() && changes {
+                    if outcome.is_ok() && call.changed != 0 {
+                        self.note(call.changed);
                         at = 0;
                     }
                 }
             }
         }
+    }
+
+    fn note(&mut self, changed: Numbers) {
+        self.waiting.iter_mut().for_each(|waiting| waiting.missed |= changed);
     }
 
     /// Counts the calls that wait for semaphore `number` to become 0, or to rise.
@@ -261,9 +298,7 @@ impl Set {
         if operations.iter().any(|operation| usize::from(operation.number) >= self.count) {
             return Err(Errno::EFBIG);
         }
-        let queue = WaitQueue::new();
-        let call = Pending { operations, process: caller(), outcome: SpinLock::new(None), queue };
-        let call = fallible::arc(call)?;
+        let call = fallible::arc(Pending::new(operations))?;
         if call.undoes() {
             undoing.add(self)?;
         }
@@ -276,13 +311,13 @@ impl Set {
             match state.attempt(&call) {
                 Tried::Over(outcome) => {
                     if outcome.is_ok() {
-                        state.serve();
+                        state.serve(call.changed);
                     }
                     return outcome;
                 }
                 Tried::Blocked(blocked_at) => {
                     state.waiting.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-                    state.waiting.push_back(Waiting { call: call.clone(), blocked_at });
+                    state.waiting.push_back(Waiting { call: call.clone(), blocked_at, missed: 0 });
                 }
             }
         }
@@ -367,7 +402,7 @@ impl Set {
         let mut state = self.state.lock();
         state.alive()?;
         state.set(number, value);
-        state.serve();
+        state.serve(number_bit(number));
         Ok(())
     }
 
@@ -379,7 +414,7 @@ impl Set {
         let mut state = self.state.lock();
         state.alive()?;
         values.iter().enumerate().for_each(|(number, &value)| state.set(number, value));
-        state.serve();
+        state.serve(Numbers::MAX);
         Ok(())
     }
 
@@ -415,7 +450,7 @@ impl Set {
             }
         }
         state.operation_time = now();
-        state.serve();
+        state.serve(Numbers::MAX);
     }
 }
 
@@ -492,8 +527,7 @@ pub fn info(used: bool) -> SemInfo {
     };
     if used {
         info.semusz = SETS.count() as i32;
-        info.semaem = 0;
-        SETS.for_each(|set| info.semaem += set.count as i32);
+        info.semaem = SETS.sum() as i32;
     }
     info
 }

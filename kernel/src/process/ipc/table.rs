@@ -31,6 +31,11 @@ const TURN: usize = 64;
 pub trait Object: Send + Sync + 'static {
     /// Returns its identifier.
     fn id(&self) -> &Id;
+
+    /// Returns its part of [`Table::sum`].
+    fn size(&self) -> u64 {
+        0
+    }
 }
 
 type Slot<T> = CachePadded<SpinLock<Option<Arc<T>>>>;
@@ -50,6 +55,14 @@ struct Places {
     /// The index to try next.
     next: usize,
     sequence: u32,
+    /// The highest index of an object, or 0.
+    highest: usize,
+    /// The sum of the objects' sizes.
+    sum: u64,
+}
+
+impl Places {
+    const EMPTY: Self = Self { used: 0, next: 0, sequence: 0, highest: 0, sum: 0 };
 }
 
 /// Returns the sequence number of an identifier.
@@ -68,7 +81,7 @@ impl<T: Object, const BLOCKS: usize> Table<T, BLOCKS> {
     pub const fn new() -> Self {
         Self {
             blocks: [const { SetOnce::new() }; BLOCKS],
-            places: SpinLock::new(Places { used: 0, next: 0, sequence: 0 }),
+            places: SpinLock::new(Places::EMPTY),
             keys: [const { CachePadded::new(SpinLock::new(Vec::new())) }; BUCKETS],
         }
     }
@@ -168,6 +181,8 @@ impl<T: Object, const BLOCKS: usize> Table<T, BLOCKS> {
         }
         places.next = index + 1;
         places.used += 1;
+        places.highest = places.highest.max(index);
+        places.sum += object.size();
         let id = places.sequence << INDEX_BITS | index as u32;
         object.id().set(id);
         if let Some(slot) = self.slot(index) {
@@ -201,15 +216,29 @@ impl<T: Object, const BLOCKS: usize> Table<T, BLOCKS> {
 
     /// Removes `object`, whose key is forgotten. The caller holds no lock, and removes it once.
     pub fn remove(&self, object: &T) {
-        let Some(slot) = self.slot(index(object.id().get())) else { return };
+        let index = index(object.id().get());
+        let Some(slot) = self.slot(index) else { return };
         let gone = slot.lock().take();
-        self.places.lock().used -= 1;
+        let mut places = self.places.lock();
+        places.used -= 1;
+        places.sum -= object.size();
+        if places.highest == index {
+            // Another object may have the index by now.
+            let is_used = |&at: &usize| self.slot(at).is_some_and(|slot| slot.lock().is_some());
+            places.highest = (0..=index).rev().find(is_used).unwrap_or(0);
+        }
+        drop(places);
         drop(gone);
     }
 
     /// Returns the number of objects.
     pub fn count(&self) -> usize {
         self.places.lock().used
+    }
+
+    /// Returns the sum of the objects' sizes.
+    pub fn sum(&self) -> u64 {
+        self.places.lock().sum
     }
 
     /// Calls `visit` with the objects by rising indices.
@@ -223,9 +252,7 @@ impl<T: Object, const BLOCKS: usize> Table<T, BLOCKS> {
 
     /// Returns the highest index of an object, or 0 if there is none.
     pub fn highest(&self) -> u64 {
-        let mut highest = 0;
-        self.for_each(|object| highest = index(object.id().get()) as u64);
-        highest
+        self.places.lock().highest as u64
     }
 }
 
