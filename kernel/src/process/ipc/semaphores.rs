@@ -454,7 +454,7 @@ impl Set {
     }
 }
 
-/// The sets in which a process has changes to undo.
+/// The sets in which a process has changes to undo, by rising addresses.
 pub struct Undoing(SpinLock<Vec<Arc<Set>>>);
 
 impl Undoing {
@@ -464,13 +464,17 @@ impl Undoing {
     }
 
     fn add(&self, set: &Arc<Set>) -> Result<(), Errno> {
+        let place = |sets: &[Arc<Set>]| sets.binary_search_by_key(&Arc::as_ptr(set), Arc::as_ptr);
         let mut sets = self.0.lock();
-        if sets.iter().any(|other| Arc::ptr_eq(other, set)) {
+        if place(&sets).is_ok() {
             return Ok(());
         }
-        // Sets that are removed have nothing to undo.
-        sets.retain(|other| !other.state.lock().is_gone);
-        fallible::push(&mut sets, set.clone())
+        if sets.len() == sets.capacity() {
+            // Sets that are removed have nothing to undo.
+            sets.retain(|other| !other.state.lock().is_gone);
+        }
+        let at = place(&sets).unwrap_or_else(|at| at);
+        fallible::insert(&mut sets, at, set.clone())
     }
 
     /// Undoes all changes of the process with this number, whose last thread has left.
