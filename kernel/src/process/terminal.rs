@@ -37,6 +37,9 @@ use discipline::Discipline;
 /// Bytes that are written while the lock is held.
 const PIECE: usize = 64;
 
+/// Bytes of input that are taken while the lock is held.
+const BURST: usize = 512;
+
 /// A terminal.
 struct Terminal {
     state: SpinLock<State>,
@@ -115,7 +118,8 @@ pub fn take_input() {
         let mut state = TERMINAL.state.lock();
         let State { discipline, size, has_hung_up } = &mut *state;
         let mut changed = false;
-        while discipline.has_room() {
+        let mut left = BURST;
+        while left > 0 && discipline.has_room() {
             match console::next_event() {
                 None => break,
                 Some(console::Event::Byte(byte)) => {
@@ -130,7 +134,11 @@ pub fn take_input() {
                     *has_hung_up = true;
                 }
             }
-            changed = true;
+            (changed, left) = (true, left - 1);
+        }
+        if left == 0 {
+            // The rest comes on the next way to user mode, and others get the lock before.
+            console::on_input();
         }
         changed.then_some(*has_hung_up)
     };
