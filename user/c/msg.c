@@ -10,11 +10,10 @@
 #include <sys/ipc.h>
 #include <sys/msg.h>
 #include <sys/syscall.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tell.h"
+#include "ipc.h"
 
 #ifndef MSG_COPY
 #define MSG_COPY 040000
@@ -34,11 +33,6 @@ struct message {
 
 static key_t key;
 static int answers;
-
-static void say(const char *what, int good)
-{
-    printf("%s: %s\n", what, good ? "yes" : "no");
-}
 
 static int send(int id, long type, const char *text, int flags)
 {
@@ -66,26 +60,6 @@ static void show(const char *what, int id)
         printf("%s: %lu messages, %lu bytes of %lu, sender %d, receiver %d, times %d %d %d\n", what, (long)now.msg_qnum,
                (long)now.__msg_cbytes, (long)now.msg_qbytes, now.msg_lspid == getpid(), now.msg_lrpid == getpid(),
                now.msg_stime != 0, now.msg_rtime != 0, now.msg_ctime != 0);
-}
-
-static pid_t child(void (*call)(int), int id)
-{
-    fflush(stdout);
-    pid_t pid = fork();
-    if (pid == 0) {
-        call(id);
-        fflush(stdout);
-        _exit(0);
-    }
-    return pid;
-}
-
-static void finish(pid_t pid)
-{
-    int status;
-    waitpid(pid, &status, 0);
-    if (status != 0)
-        printf("status %x\n", status);
 }
 
 /* Waits until a child is in a state. */
@@ -198,7 +172,7 @@ static void waiting(void)
     struct message large = { .type = 1 };
     answers = msgget(IPC_PRIVATE, 0600);
     int id = msgget(IPC_PRIVATE, 0600);
-    pid_t two = child(take_two, id);
+    pid_t two = start_child(take_two, id);
     await(two);
     send(id, 1, "one", 0);
     send(id, 2, "two", 0);
@@ -209,7 +183,7 @@ static void waiting(void)
     tell("it was for the child", stolen);
     show("the other", id);
     receive("one", id, 0, 10, 0);
-    pid_t brief = child(take_short, id);
+    pid_t brief = start_child(take_short, id);
     await(brief);
     send(id, 1, "longer", 0);
     finish(brief);
@@ -217,14 +191,14 @@ static void waiting(void)
     receive("longer", id, 0, 10, 0);
     msgsnd(id, &large, 8192, 0);
     msgsnd(id, &large, 8190, 0);
-    pid_t sender = child(send_more, id);
+    pid_t sender = start_child(send_more, id);
     await(sender);
     show("full", id);
     msgrcv(id, &large, 8192, 0, 0);
     finish(sender);
     show("with more", id);
     receive("more", id, 8, 10, 0);
-    two = child(take_two, id);
+    two = start_child(take_two, id);
     await(two);
     msgctl(id, IPC_RMID, 0);
     finish(two);
@@ -235,13 +209,13 @@ static void waiting(void)
     msgctl(id, IPC_SET, &now);
     large.type = 1;
     msgsnd(id, &large, 8192, 0);
-    sender = child(send_more, id);
+    sender = start_child(send_more, id);
     await(sender);
     now.msg_qbytes = 8197;
     int more = msgctl(id, IPC_SET, &now);
     finish(sender);
     tell("more room", more);
-    sender = child(send_more, id);
+    sender = start_child(send_more, id);
     await(sender);
     msgctl(id, IPC_RMID, 0);
     finish(sender);
@@ -268,7 +242,7 @@ static void interrupting(void)
     struct message message;
     int id = msgget(IPC_PRIVATE, 0600);
     answers = msgget(IPC_PRIVATE, 0600);
-    pid_t pid = child(be_interrupted, id);
+    pid_t pid = start_child(be_interrupted, id);
     await(pid);
     kill(pid, SIGUSR1);
     msgrcv(answers, &message, 10, 0, 0);
@@ -297,7 +271,7 @@ static void stopping(void)
         if (way == 1)
             for (int i = 0; i < 2; i++)
                 msgsnd(id, &large, 8192, 0);
-        pid_t pid = child(way ? send_more : receive_one, id);
+        pid_t pid = start_child(way ? send_more : receive_one, id);
         await(pid);
         kill(pid, SIGSTOP);
         await_state(pid, 'T');
@@ -348,7 +322,7 @@ static void talking(void)
     struct message message;
     pid_t children[3];
     for (int i = 0; i < 3; i++)
-        children[i] = child(answer, id);
+        children[i] = start_child(answer, id);
     for (int i = 0; i < 3 * MESSAGES; i++) {
         message.type = 1;
         *(int *)message.text = i;
@@ -363,27 +337,12 @@ static void talking(void)
     msgctl(id, IPC_RMID, 0);
 }
 
-static int is_listed(int id, long bytes, long count)
-{
-    char line[512];
-    int found = 0;
-    FILE *list = fopen("/proc/sysvipc/msg", "r");
-    while (list && fgets(line, sizeof line, list)) {
-        long number, has, messages;
-        if (sscanf(line, "%*d %ld %*o %ld %ld", &number, &has, &messages) == 3 && number == id)
-            found += has == bytes && messages == count;
-    }
-    if (list)
-        fclose(list);
-    return found;
-}
-
 static void listing(void)
 {
     int id = msgget(IPC_PRIVATE, 0600);
     send(id, 1, "1234567", 0);
     send(id, 1, "1234567", 0);
-    say("listed", is_listed(id, 14, 2));
+    say("listed", count_listed("/proc/sysvipc/msg", id, 14, 2));
     struct msginfo most, all;
     int highest = msgctl(0, MSG_INFO, (struct msqid_ds *)&all);
     say("an index", highest >= 0 && msgctl(0, IPC_INFO, (struct msqid_ds *)&most) == highest);
@@ -399,7 +358,7 @@ static void listing(void)
     }
     printf("found %d\n", found);
     msgctl(id, IPC_RMID, 0);
-    say("listed", is_listed(id, 14, 2));
+    say("listed", count_listed("/proc/sysvipc/msg", id, 14, 2));
 }
 
 int main(void)

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tell.h"
+#include "ipc.h"
 
 #ifndef SEM_STAT_ANY
 #define SEM_STAT_ANY 20
@@ -29,11 +29,6 @@ union argument {
 };
 
 static key_t key;
-
-static void say(const char *what, int good)
-{
-    printf("%s: %s\n", what, good ? "yes" : "no");
-}
 
 static int operate(int id, int number, int change, int flags)
 {
@@ -49,26 +44,6 @@ static int value(int id, int number)
 static void set_to(int id, int number, int value)
 {
     semctl(id, number, SETVAL, (union argument){ .value = value });
-}
-
-static pid_t child(void (*call)(int), int id)
-{
-    fflush(stdout);
-    pid_t pid = fork();
-    if (pid == 0) {
-        call(id);
-        fflush(stdout);
-        _exit(0);
-    }
-    return pid;
-}
-
-static void finish(pid_t pid)
-{
-    int status;
-    waitpid(pid, &status, 0);
-    if (status != 0)
-        printf("status %x\n", status);
 }
 
 /* Waits until a number of tasks wait for a semaphore. */
@@ -184,9 +159,9 @@ static void wait_both(int id)
 static void waiting(void)
 {
     int id = semget(IPC_PRIVATE, 3, 0600);
-    pid_t two = child(take_two, id);
+    pid_t two = start_child(take_two, id);
     await(id, 0, GETNCNT, 1);
-    pid_t one = child(take_one, id);
+    pid_t one = start_child(take_one, id);
     await(id, 0, GETNCNT, 2);
     puts("one more");
     fflush(stdout);
@@ -203,7 +178,7 @@ static void waiting(void)
     tell("those are taken", taken);
     operate(id, 2, -1, 0);
     set_to(id, 1, 2);
-    pid_t zero = child(wait_zero, id);
+    pid_t zero = start_child(wait_zero, id);
     await(id, 1, GETZCNT, 1);
     operate(id, 1, -1, 0);
     printf("%d waiting\n", semctl(id, 1, GETZCNT));
@@ -211,7 +186,7 @@ static void waiting(void)
     operate(id, 1, -1, 0);
     finish(zero);
     operate(id, 2, -1, 0);
-    pid_t both = child(wait_both, id);
+    pid_t both = start_child(wait_both, id);
     await(id, 0, GETNCNT, 1);
     printf("the second %d\n", semctl(id, 1, GETNCNT));
     fflush(stdout);
@@ -223,7 +198,7 @@ static void waiting(void)
     semctl(id, 0, SETALL, (union argument){ .values = all });
     finish(both);
     operate(id, 2, -1, 0);
-    two = child(take_two, id);
+    two = start_child(take_two, id);
     await(id, 0, GETNCNT, 1);
     semctl(id, 0, IPC_RMID);
     finish(two);
@@ -250,7 +225,7 @@ static void be_interrupted(int id)
 static void interrupting(void)
 {
     interrupted = semget(IPC_PRIVATE, 2, 0600);
-    pid_t pid = child(be_interrupted, interrupted);
+    pid_t pid = start_child(be_interrupted, interrupted);
     await(interrupted, 0, GETNCNT, 1);
     kill(pid, SIGUSR1);
     operate(interrupted, 1, -1, 0);
@@ -321,18 +296,18 @@ static void undoing(void)
 {
     int id = semget(IPC_PRIVATE, 2, 0600);
     set_to(id, 0, 4);
-    finish(child(hold, id));
+    finish(start_child(hold, id));
     printf("after: %d %d\n", value(id, 0), value(id, 1));
-    finish(child(with_threads, id));
+    finish(start_child(with_threads, id));
     printf("after: %d\n", value(id, 0));
-    finish(child(undo_what_is_set, id));
+    finish(start_child(undo_what_is_set, id));
     printf("after: %d\n", value(id, 0));
     set_to(id, 1, 0);
-    finish(child(undo_too_much, id));
+    finish(start_child(undo_too_much, id));
     printf("after: %d\n", value(id, 1));
-    finish(child(run_another, id));
+    finish(start_child(run_another, id));
     printf("after: %d\n", value(id, 0));
-    finish(child(remove_it, id));
+    finish(start_child(remove_it, id));
     tell("gone", value(id, 0));
 }
 
@@ -354,7 +329,7 @@ static void excluding(void)
     set_to(id, 0, 1);
     pid_t processes[PROCESSES];
     for (int i = 0; i < PROCESSES; i++)
-        processes[i] = child(take_turns, id);
+        processes[i] = start_child(take_turns, id);
     for (int i = 0; i < PROCESSES; i++)
         finish(processes[i]);
     printf("turns %d\n", value(id, 1));
@@ -390,7 +365,7 @@ static void hand_one_on(int id)
 static void chaining(void)
 {
     int id = semget(IPC_PRIVATE, CHAIN * STEP + 1, 0600);
-    finish(child(hand_one_on, id));
+    finish(start_child(hand_one_on, id));
     printf("handed on: %d %d\n", value(id, 0), value(id, CHAIN * STEP));
     semctl(id, 0, IPC_RMID);
 }
@@ -414,25 +389,10 @@ static void refusing(void)
     semctl(id, 0, IPC_RMID);
 }
 
-static int is_listed(int id, long count)
-{
-    char line[512];
-    int found = 0;
-    FILE *list = fopen("/proc/sysvipc/sem", "r");
-    while (list && fgets(line, sizeof line, list)) {
-        long number, semaphores;
-        if (sscanf(line, "%*d %ld %*o %ld", &number, &semaphores) == 2 && number == id && semaphores == count)
-            found++;
-    }
-    if (list)
-        fclose(list);
-    return found;
-}
-
 static void listing(void)
 {
     int id = semget(IPC_PRIVATE, 77, 0600);
-    say("listed", is_listed(id, 77));
+    say("listed", count_listed("/proc/sysvipc/sem", id, 77, -1));
     struct seminfo most, all;
     int highest = semctl(0, 0, SEM_INFO, (union argument){ .info = &all });
     say("an index", highest >= 0 && semctl(0, 0, IPC_INFO, (union argument){ .info = &most }) == highest);
@@ -448,7 +408,7 @@ static void listing(void)
     }
     printf("found %d\n", found);
     semctl(id, 0, IPC_RMID);
-    say("listed", is_listed(id, 77));
+    say("listed", count_listed("/proc/sysvipc/sem", id, 77, -1));
 }
 
 int main(int argc, char **argv)

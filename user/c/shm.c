@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tell.h"
+#include "ipc.h"
 
 #define PAGE 4096L
 #ifndef SHM_EXEC
@@ -36,11 +36,6 @@ static sigjmp_buf back;
 static void jump(int signal)
 {
     siglongjmp(back, signal);
-}
-
-static void say(const char *what, int good)
-{
-    printf("%s: %s\n", what, good ? "yes" : "no");
 }
 
 /* Tells whether a call that returns a number that differs from system to system succeeds. */
@@ -63,17 +58,7 @@ static volatile char *attach(int id, const void *at, int flags)
 
 static void child(void (*call)(int), int id)
 {
-    fflush(stdout);
-    pid_t pid = fork();
-    if (pid == 0) {
-        call(id);
-        fflush(stdout);
-        _exit(0);
-    }
-    int status;
-    waitpid(pid, &status, 0);
-    if (status != 0)
-        printf("status %x\n", status);
+    finish(start_child(call, id));
 }
 
 static void getting(void)
@@ -369,28 +354,12 @@ static void forking(void)
     tell("gone", attached(id));
 }
 
-/* Returns whether /proc names the segment, with its size. */
-static int is_listed(int id, long size)
-{
-    char line[512];
-    int found = 0;
-    FILE *list = fopen("/proc/sysvipc/shm", "r");
-    while (list && fgets(line, sizeof line, list)) {
-        long number, bytes;
-        if (sscanf(line, "%*d %ld %*o %ld", &number, &bytes) == 2 && number == id && bytes == size)
-            found++;
-    }
-    if (list)
-        fclose(list);
-    return found;
-}
-
 static void listing(void)
 {
     int id = shmget(IPC_PRIVATE, 3 * PAGE + 1, 0600);
     volatile char *a = attach(id, 0, 0);
     memset((void *)a, 1, 3 * PAGE);
-    say("listed", is_listed(id, 3 * PAGE + 1) == 1);
+    say("listed", count_listed("/proc/sysvipc/shm", id, 3 * PAGE + 1, -1) == 1);
     struct shm_info all;
     struct shminfo most;
     int highest = shmctl(0, SHM_INFO, (struct shmid_ds *)&all);
@@ -416,7 +385,7 @@ static void listing(void)
     fclose(maps);
     shmdt((void *)a);
     shmctl(id, IPC_RMID, 0);
-    say("listed", is_listed(id, 3 * PAGE + 1) == 1);
+    say("listed", count_listed("/proc/sysvipc/shm", id, 3 * PAGE + 1, -1) == 1);
 }
 
 int main(int argc, char **argv)

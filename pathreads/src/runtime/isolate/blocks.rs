@@ -14,7 +14,7 @@ use pathreads::kept::Kept;
 use pathreads::record::{MOST_MEMBERS, Record, Region};
 use pathreads::{PAGE, member_reservation, page_end};
 
-use super::{control, locked, me, memory, protect_here, reservations};
+use super::{control, locked, me, memory, protect_here, reservations, signal_stack};
 use crate::dispatch;
 use crate::entry::Frame;
 use crate::sys::{self, PROT_READ, PROT_WRITE, Result, harmless, nr};
@@ -55,20 +55,14 @@ pub fn serve(frame: &Frame) -> Option<u64> {
         nr::MMAP => reservations::map_file(frame),
         nr::MPROTECT => reservations::open(a, b, c),
         // A thread may unmap its own stack, and stands on it still.
-        nr::MUNMAP if is_signal_stack(frame, a, b) => {
-            super::begin_stack();
+        // Signals of the runtime need another stack from then on.
+        nr::MUNMAP if signal_stack::is_unmapped(frame.rsp, a, b) => {
+            signal_stack::begin_stack();
             None
         }
         nr::MUNMAP if frame.rsp.wrapping_sub(a) > b && (unmap(a, b) || reservations::unmap(a, b)) => Some(0),
         _ => None,
     }
-}
-
-/// Returns whether a thread unmaps its stack for signals, and goes on: those of the runtime need another one.
-#[inline(always)]
-fn is_signal_stack(frame: &Frame, at: u64, length: u64) -> bool {
-    let [start, end] = super::OF_SIGNALS.each_ref().map(|bound| bound.load(Ordering::Relaxed));
-    at < end && start < at.saturating_add(length) && !super::is_signal_stack(frame.rsp)
 }
 
 /// Returns whether this member may have memory that is not ordinary: memory is not limited.

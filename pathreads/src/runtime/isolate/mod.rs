@@ -44,7 +44,9 @@ pub mod fork;
 pub mod helpers;
 mod lacks;
 pub mod memory;
+mod remembered;
 mod reservations;
+mod signal_stack;
 pub mod signals;
 mod snapshots;
 pub mod thread;
@@ -66,6 +68,9 @@ use crate::sys::{
     SIGSYS_BIT, harmless, nr,
 };
 use crate::{context, entry, sigaction, user};
+
+use signal_stack::{HAS_STACK, note_stack, programs_stack, take_programs_stack, with_own_stack};
+pub use signal_stack::{OF_SIGNALS, begin_stack, is_signal_stack};
 
 /// The signal of requests.
 pub const SIGSTKFLT: u64 = 16;
@@ -770,7 +775,7 @@ pub fn touch(start: u64, length: u64) {
     } else if is_synced() && !needs_copy(start, start.saturating_add(length)) {
         !blocks::may_be_others(start, length) && is_synced()
     } else {
-        is_remembered(start, length)
+        remembered::has(start, length)
     };
     if !has_it {
         map_range(start, length);
@@ -788,45 +793,9 @@ fn map_range(start: u64, length: u64) {
         }
         let is_ready = |region: &&mut Region| region.current.has(me()) && !region.needs_copy();
         if let Some(region) = record.at(start).filter(is_ready) {
-            remember(region);
+            remembered::add(region);
         }
     });
-}
-
-/// A region that this member had as recorded when the version was this. A thread that waits in few places
-/// touches these again and again, and need not have all else mapped.
-struct Remembered {
-    version: AtomicU64,
-    start: AtomicU64,
-    end: AtomicU64,
-}
-
-static REMEMBERED: [Remembered; 4] = [const {
-    Remembered { version: AtomicU64::new(NEVER), start: AtomicU64::new(0), end: AtomicU64::new(0) }
-}; 4];
-
-/// The one that is replaced next.
-static OLDEST: AtomicUsize = AtomicUsize::new(0);
-
-/// Remembers a region. The lock is held, so no handler comes between.
-fn remember(region: &Region) {
-    let oldest = OLDEST.fetch_add(1, Ordering::Relaxed) % REMEMBERED.len();
-    let Remembered { version, start, end } = &REMEMBERED[oldest];
-    version.store(control().version.load(Ordering::Relaxed), Ordering::Relaxed);
-    start.store(region.start, Ordering::Relaxed);
-    end.store(region.end, Ordering::Relaxed);
-}
-
-/// Returns whether this member has a range as recorded, because nothing was announced since it was
-/// remembered. A lost right is asked for by a request.
-#[inline(never)]
-fn is_remembered(from: u64, length: u64) -> bool {
-    let now = control().version.load(Ordering::Relaxed);
-    REMEMBERED.iter().any(|Remembered { version, start, end }| {
-        version.load(Ordering::Relaxed) == now
-            && start.load(Ordering::Relaxed) <= from
-            && from.saturating_add(length) <= end.load(Ordering::Relaxed)
-    })
 }
 
 /// Maps the regions of a range that this member does not have as recorded, so that the kernel may write
@@ -874,77 +843,6 @@ pub fn act<R>(signal: u64, action: [u64; 4], exchange: impl FnOnce() -> Result<R
 /// Returns the error of a table that is full.
 fn full(_: Full) -> Errno {
     Errno::ENOMEM
-}
-
-/// The runtime's stack for signals.
-const STACK: usize = 64 << 10;
-
-#[repr(align(16))]
-struct Stack(UnsafeCell<[u8; STACK]>);
-
-// SAFETY: only the kernel uses it, for this member.
-unsafe impl Sync for Stack {}
-
-static SIGNAL_STACK: Stack = Stack(UnsafeCell::new([0; STACK]));
-
-/// Whether the program has a stack for signals.
-static HAS_STACK: AtomicU8 = AtomicU8::new(0);
-
-/// The bounds of the stack for signals, of the runtime or of the program.
-pub static OF_SIGNALS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-
-/// The runtime's stack, as `sigaltstack` takes it.
-fn own_stack() -> [u64; 3] {
-    [SIGNAL_STACK.0.get() as u64, 0, STACK as u64]
-}
-
-/// Has signals of the runtime delivered on a stack of its own.
-pub fn begin_stack() {
-    let stack = own_stack();
-    let _ = harmless!(nr::SIGALTSTACK, stack.as_ptr() as u64, 0);
-    note_stack(stack, false);
-}
-
-/// Notes which stack the kernel delivers signals on.
-fn note_stack([start, _, length]: [u64; 3], is_programs: bool) {
-    HAS_STACK.store(u8::from(is_programs), Ordering::Relaxed);
-    OF_SIGNALS[0].store(start, Ordering::Relaxed);
-    OF_SIGNALS[1].store(start.saturating_add(length), Ordering::Relaxed);
-}
-
-/// Returns the program's stack for signals, as `sigaltstack` takes it.
-fn programs_stack() -> Option<[u64; 3]> {
-    const SS_ONSTACK: u64 = 1;
-    let mut stack = [0_u64; 3];
-    let is_programs = HAS_STACK.load(Ordering::Relaxed) != 0;
-    let known = is_programs && harmless!(nr::SIGALTSTACK, 0, stack.as_mut_ptr() as u64).is_ok();
-    stack[1] &= !SS_ONSTACK;
-    known.then_some(stack)
-}
-
-/// Has signals delivered on the program's stack.
-fn take_programs_stack(stack: [u64; 3]) {
-    let _ = harmless!(nr::SIGALTSTACK, stack.as_ptr() as u64, 0);
-    note_stack(stack, true);
-}
-
-/// Returns whether an address of a stack lies on the one for signals. The kernel asks the same.
-pub fn is_signal_stack(pointer: u64) -> bool {
-    let [start, end] = OF_SIGNALS.each_ref().map(|bound| bound.load(Ordering::Relaxed));
-    start < pointer && pointer <= end
-}
-
-/// Runs `f`, which makes a member, with the runtime's stack for signals. The member inherits a copy of it,
-/// but of the program's it would use the same memory as its maker. A handler on the program's gets an error.
-fn with_own_stack(f: impl FnOnce() -> u64) -> Result {
-    if HAS_STACK.load(Ordering::Relaxed) == 0 {
-        return Ok(f());
-    }
-    let (own, mut programs) = (own_stack(), [0_u64; 3]);
-    harmless!(nr::SIGALTSTACK, own.as_ptr() as u64, programs.as_mut_ptr() as u64)?;
-    let result = f();
-    let _ = harmless!(nr::SIGALTSTACK, programs.as_ptr() as u64, 0);
-    Ok(result)
 }
 
 /// Prints the counters.
