@@ -30,6 +30,8 @@ pub enum Counter {
     FilePages,
     /// Clean pages of files, which can be made again: those of the boot image.
     CleanPages,
+    /// Files in memory that have lost their last name, or never had one: found minus freed.
+    NamelessFiles,
     /// Clean pages of files that were dropped to reclaim memory.
     PagesReclaimed,
     /// Frames zeroed.

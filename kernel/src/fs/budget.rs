@@ -49,14 +49,14 @@ pub struct Room {
 }
 
 impl Room {
-    /// Frees files that were removed, at the second try also those of them that were mapped, and at the third
+    /// Frees what look-ups of names kept, at the second try files without a name and a user, and at the third
     /// the pages of mounted files that the host can have. Returns whether there may be room now: if so, the
     /// caller tries its call again. The caller holds no lock.
     pub fn make(&mut self) -> bool {
         self.tried += 1;
         match self.tried {
             1 => epoch::free_removed() || self.make(),
-            2 => page_cache::free_removed_mapped() || self.make(),
+            2 => page_cache::free_nameless() || self.make(),
             3 => host::make_room(),
             _ => false,
         }

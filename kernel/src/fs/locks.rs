@@ -229,7 +229,7 @@ fn until_done(node: &NodeRef, wait: bool, mut attempt: impl FnMut() -> Attempt) 
 /// Frees open files of a node that nothing uses any more: invariant 4.
 fn free_open_files(node: &NodeRef) {
     match node.content().and_then(Content::pages) {
-        Some(pages) if pages.was_mapped() => epoch::free_unmapped(),
+        Some(pages) if pages.was_mapped() => epoch::free_unused(),
         _ => _ = epoch::free_removed(),
     }
 }

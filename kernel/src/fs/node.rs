@@ -143,11 +143,16 @@ pub fn target(link: &SetOnce<Box<[u8]>>) -> &[u8] {
 impl Node {
     /// Creates a node that has no name yet, and is no directory with names.
     pub fn with_body(volume: Volume, permissions: u32, body: Body) -> Result<NodeRef, Errno> {
-        Self::numbered(new_ino(), volume, permissions, body)
+        Self::with(new_ino(), volume, permissions, body, 1).counted()
     }
 
-    fn numbered(ino: u64, volume: Volume, permissions: u32, body: Body) -> Result<NodeRef, Errno> {
-        fallible::arc(Self::with(ino, volume, permissions, body, 1)).map(NodeRef::Arc)
+    /// Counts references to it in the way that suits its volume.
+    #[inline(always)]
+    fn counted(self) -> Result<NodeRef, Errno> {
+        match self.volume {
+            Volume::System => fallible::arc(self).map(NodeRef::Arc),
+            _ => RefcacheArc::new(self).map(NodeRef::Refcache),
+        }
     }
 
     /// Inlined, so that the node is not moved.
@@ -196,7 +201,7 @@ impl Node {
         let ino = if self.links() > 1 { new_ino() } else { self.ino };
         let node = Self::with(ino, self.volume, self.permissions(), Body::File(content), 1);
         node.set_changed(self.changed_ns());
-        fallible::arc(node).map(NodeRef::Arc)
+        node.counted()
     }
 
     fn directory_with(make: impl FnOnce(Body) -> Self) -> Result<NodeRef, Errno> {
@@ -228,7 +233,17 @@ impl Node {
     /// Creates a file with these contents that has this node's inode number: the other end of a pipe.
     pub fn other_end(&self, content: impl Content + 'static) -> Result<NodeRef, Errno> {
         let content: Box<dyn Content> = fallible::boxed(content)?;
-        Self::numbered(self.ino, self.volume, self.permissions(), Body::File(content))
+        let node = Self::with(self.ino, self.volume, self.permissions(), Body::File(content), 1);
+        fallible::arc(node).map(NodeRef::Arc)
+    }
+
+    /// Creates a file with these contents that has no name. Few open it, so its references are counted
+    /// exactly: its memory is free when the last one is gone.
+    pub fn nameless(permissions: u32, content: impl Content + 'static) -> Result<NodeRef, Errno> {
+        let content: Box<dyn Content> = fallible::boxed(content)?;
+        let node = Self::with(new_ino(), Volume::Memory, permissions, Body::File(content), 0);
+        node.note_nameless();
+        fallible::arc(node).map(NodeRef::Arc)
     }
 
     /// Returns its type and contents.

@@ -36,7 +36,7 @@ mod length;
 mod seals;
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use abi::Errno;
 use abi::file::F_SEAL_SEAL;
@@ -49,6 +49,7 @@ use self::seals::Seals;
 use super::content::WriteAt;
 use super::host::Place;
 use crate::bytes::{after, prefix, prefix_mut};
+use crate::counters::{self, Counter};
 use crate::mm::mappings::Mappings;
 use crate::mm::page_tree::{self, PageTree};
 use crate::mm::read_refs::{Hold, Reader};
@@ -113,8 +114,8 @@ pub struct PageCache {
     /// Processes that count their reads in their own page tables. Relaxed: it only says whether that is worth
     /// it.
     sharers: AtomicI64,
-    /// The events that have happened to the file: [`MAPPED`], [`NAMELESS`]. Both from the start if its pages
-    /// are outside the budget.
+    /// The events that have happened to the file: [`MAPPED`], [`NAMELESS`], [`LARGE`]. All from the start if
+    /// its pages are outside the budget.
     past: AtomicU8,
     /// Set if seals can be added.
     is_sealable: bool,
@@ -130,10 +131,10 @@ const _: () = assert!(size_of::<PageCache>() == 3 * align_of::<NextLine>());
 const MAPPED: u8 = 1;
 /// The file has lost its last name, or never had one.
 const NAMELESS: u8 = 2;
-
-/// The number of files for which both is true, and whose pages count against the budget: those of the last
-/// mapping stay for some epochs. Relaxed, as the flags: a hint.
-static REMOVED_MAPPED: AtomicUsize = AtomicUsize::new(0);
+/// The file was longer than [`FREED_AT_ONCE`].
+const LARGE: u8 = 4;
+/// The bytes of a file that are freed with it: a tick may review 128 files. More are freed in pieces.
+const FREED_AT_ONCE: u64 = 16 * PAGE as u64;
 
 /// The next name. Relaxed: only uniqueness matters.
 static NEXT_NAME: AtomicU64 = AtomicU64::new(1);
@@ -174,7 +175,7 @@ impl PageCache {
     }
 
     fn with(kind: Kind, len: u64, is_sealable: bool) -> Self {
-        let past = if matches!(kind, Kind::File | Kind::Over(_)) { 0 } else { MAPPED | NAMELESS };
+        let past = if kind.is_in_budget() { 0 } else { MAPPED | NAMELESS | LARGE };
         Self {
             len: AtomicU64::new(len),
             changing: SpinLock::new(Changing::new(Seals::new(if is_sealable { 0 } else { F_SEAL_SEAL }))),
@@ -223,8 +224,25 @@ impl PageCache {
             return;
         }
         let past = self.past.fetch_or(event, Ordering::Relaxed);
-        if !is_known(past) && past | event == MAPPED | NAMELESS {
-            REMOVED_MAPPED.fetch_add(1, Ordering::Relaxed);
+        if is_known(past) {
+            return;
+        }
+        if event == NAMELESS {
+            counters::bump(Counter::NamelessFiles);
+        }
+        if is_large_nameless(past | event) && !is_large_nameless(past) {
+            epoch::count_large(1);
+        }
+    }
+
+    /// Takes back what [`note`](Self::note) has counted.
+    fn count_end(&mut self) {
+        let past = *self.past.get_mut();
+        if past & NAMELESS != 0 {
+            counters::add(&pin(), Counter::NamelessFiles, -1);
+        }
+        if is_large_nameless(past) {
+            epoch::count_large(-1);
         }
     }
 
@@ -436,14 +454,14 @@ impl PageCache {
     }
 }
 
-/// Frees removed files whose last mapping is gone, and returns whether there may be any. The caller holds no
+fn is_large_nameless(past: u8) -> bool {
+    past & (NAMELESS | LARGE) == NAMELESS | LARGE
+}
+
+/// Frees removed files whose last user is gone, and returns whether there may be any. The caller holds no
 /// lock.
-pub(super) fn free_removed_mapped() -> bool {
-    let may_be = REMOVED_MAPPED.load(Ordering::Relaxed) > 0 && epoch::may_reclaim();
-    if may_be {
-        epoch::free_unmapped();
-    }
-    may_be
+pub(super) fn free_nameless() -> bool {
+    epoch::may_reclaim() && epoch::free_nameless()
 }
 
 /// Returns the number of pages that hold `len` bytes.

@@ -170,14 +170,7 @@ pub fn nameless_file(directory: &Node, permissions: u32) -> Result<NodeRef, Errn
     if directory.mounted().is_some() {
         return Err(Errno::EOPNOTSUPP);
     }
-    unnamed(MemoryFile::new()?, permissions)
-}
-
-/// Creates a file that is in no directory.
-pub fn unnamed(file: MemoryFile, permissions: u32) -> Result<NodeRef, Errno> {
-    let file = Node::file(Volume::Memory, permissions, file)?;
-    file.forget_links();
-    Ok(file)
+    Node::nameless(permissions, MemoryFile::new()?)
 }
 
 /// Creates an empty file.

@@ -7,6 +7,7 @@ use percore::{AllCores, CoreId, MAX_CORES, Pinned, pin};
 use refcache::{Config, Refcache};
 use sync::{CachePadded, SetOnce};
 
+use super::statistics::sum;
 use super::{Scheduler, frames, lending, read_counters, remains, shrinkers, space};
 use crate::above::Above;
 use crate::arch;
@@ -47,6 +48,9 @@ static SHORT: AtomicUsize = AtomicUsize::new(0);
 /// Number of these cores for which that was not enough. If it is not 0, every core gives back its page
 /// tables.
 static DESPERATE: AtomicUsize = AtomicUsize::new(0);
+/// The number of large files in memory without a name. A core that has nothing to do does not wait with their
+/// reviews. Relaxed: a hint.
+static LARGE_NAMELESS: AtomicUsize = AtomicUsize::new(0);
 /// Set if the last [`drain`] ended because its time was over. Relaxed: a hint.
 static UNFINISHED: AtomicBool = AtomicBool::new(false);
 /// How often cores have been asked for the frames of their magazines.
@@ -146,6 +150,11 @@ fn give_tables() {
     space::drop_my_tables(DESPERATE.load(Ordering::Relaxed) > 0);
 }
 
+/// Changes the number of large files in memory without a name.
+pub fn count_large(change: isize) {
+    LARGE_NAMELESS.fetch_add(change as usize, Ordering::Relaxed);
+}
+
 /// Returns whether memory is short. Relaxed: a hint. A core that becomes short of memory later interrupts
 /// this core.
 fn is_short() -> bool {
@@ -154,17 +163,20 @@ fn is_short() -> bool {
 
 /// Takes this core out of the epochs before it sleeps, and gives back the frames of its magazines if memory
 /// is short. With little to review the core only dozes, and reads no other core's lines. Otherwise it first
-/// frees dead objects, while `go_on` returns true. Returns whether it took the core out: it does not if
-/// removed files are left that only this core can free now.
+/// frees dead objects while `go_on` returns true, if they are many or may be large files. Returns whether it
+/// took the core out: it does not if removed files are left that only this core can free now.
 pub fn idle_enter(go_on: impl Fn() -> bool) -> bool {
     let pin = pin();
     if free_unread(&pin, &go_on) {
         return false;
     }
-    let dozes = domain().orphaned() <= MUCH_GARBAGE / 2 && domain().doze(&pin, most_kept());
+    let awaited = LARGE_NAMELESS.load(Ordering::Relaxed) > 0;
+    let dozes = !awaited && domain().orphaned() <= MUCH_GARBAGE / 2 && domain().doze(&pin, most_kept());
     if !dozes {
         review(&pin);
-        review_while(&pin, go_on);
+        // A file of which the last reference was just dropped is released by then.
+        let end = domain().epoch() + if awaited { LIFE_AFTER_DEATH } else { 0 };
+        review_while(&pin, || (is_much_dead() || domain().epoch() < end) && go_on());
         domain().offline(&pin);
     }
     rcu().offline(&pin);
@@ -197,11 +209,11 @@ fn most_kept() -> usize {
     (MUCH_GARBAGE / 2 / arch::cores()).max(KEPT_BY_ONE)
 }
 
-/// Frees dead objects, a tick's budget at a time, as long as that advances epochs, many are left, and `go_on`
-/// returns true. A core calls it before it sleeps: if it is the last one awake, no other core would free
-/// them. If others are awake, an epoch waits for their ticks, and they review what this core leaves.
+/// Frees dead objects, a tick's budget at a time, as long as that advances epochs and `go_on` returns true. A
+/// core calls it before it sleeps: if it is the last one awake, no other core would free them. If others are
+/// awake, an epoch waits for their ticks, and they review what this core leaves.
 fn review_while(pin: &Pinned, go_on: impl Fn() -> bool) {
-    while domain().is_online(pin) && is_much_dead() && go_on() {
+    while domain().is_online(pin) && go_on() {
         let tick = domain().tick(pin);
         if !tick.flushed && tick.reviewed == 0 {
             return;
@@ -255,6 +267,7 @@ pub fn free_removed() -> bool {
 /// no lock.
 pub fn settle() {
     free_removed();
+    free_nameless();
     lending::keep(&pin());
     let deadline = arch::now_ns() + WAIT_NS;
     while is_much_dead() && arch::now_ns() < deadline {
@@ -274,11 +287,21 @@ pub fn free_own(objects: usize) {
     force(LIFE_AFTER_DEATH + (2 * objects).div_ceil(REVIEW_BUDGET) as u64);
 }
 
-/// Frees files whose last mapping is gone, in the same way: the mapping, then what it has mapped, then the
-/// open file. They are reviewed after what is dead already.
-pub fn free_unmapped() {
+/// Frees files whose last user is gone, in the same way: perhaps a mapping, then what it has mapped, then the
+/// open file, then the file. They are reviewed after what is dead already.
+pub fn free_unused() {
     force(2 * LIFE_AFTER_DEATH + (2 * domain().garbage()).div_ceil(REVIEW_BUDGET) as u64);
     free_removed();
+}
+
+/// Frees files in memory that have no name and no user, and returns whether there may have been any. The
+/// caller holds no lock.
+pub fn free_nameless() -> bool {
+    let may_be = sum(Counter::NamelessFiles) > 0;
+    if may_be {
+        free_unused();
+    }
+    may_be
 }
 
 fn force(epochs: u64) {

@@ -6,8 +6,9 @@ use abi::file::*;
 use super::{Call, Outcome};
 use crate::fs::host::MountFile;
 use crate::fs::memory_file::MemoryFile;
+use crate::fs::node::Node;
 use crate::fs::page_cache::PageCache;
-use crate::fs::{OpenFile, Room, tree};
+use crate::fs::{OpenFile, Room};
 use crate::mm::fallible;
 use crate::mm::user;
 use crate::process::retry;
@@ -27,7 +28,7 @@ pub fn memfd_create(call: &mut Call<'_>) -> Outcome {
     })?;
     let name = fallible::extended(fallible::copied(b"memfd:")?, &name)?;
     let content = MemoryFile::anonymous(flags & MFD_ALLOW_SEALING != 0)?;
-    let file = OpenFile::called(tree::unnamed(content, 0o777)?, name, O_RDWR | O_LARGEFILE)?;
+    let file = OpenFile::called(Node::nameless(0o777, content)?, name, O_RDWR | O_LARGEFILE)?;
     Ok(call.files().add(file, 0, flags & MFD_CLOEXEC != 0)? as u64)
 }
 

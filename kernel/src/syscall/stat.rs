@@ -93,6 +93,7 @@ fn write_volume(volume: Volume, to: u64) -> Outcome {
     let writable = volume.is_writable();
     if writable {
         epoch::free_removed();
+        epoch::free_nameless();
     }
     let (blocks, used) = if writable { crate::fs::budget() } else { (0, 0) };
     let free = blocks.saturating_sub(used);

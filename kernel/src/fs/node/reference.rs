@@ -1,8 +1,9 @@
 //! References to nodes.
 //!
-//! Nodes that boot makes are static, except those in memory: nothing is counted on the way to a program. A
-//! directory in memory is counted by Refcache, because every file that is made or opened in it refers to it.
-//! Other nodes are counted by an `Arc`, which frees a file's pages with the last reference.
+//! Nodes that boot makes are static, except those in memory: nothing is counted on the way to a program.
+//! Directories, files and links in memory are counted by Refcache: each file that is made or opened refers
+//! to its directory, and each open file to its node. Pipes, `/proc` and the host's files are counted by an
+//! `Arc`, which frees them with the last reference.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -59,7 +60,7 @@ impl NodeRef {
         match self {
             Self::Static(node) => NodeWeak::Static(node),
             Self::Refcache(node) => NodeWeak::Refcache(node.downgrade()),
-            // No directory with names.
+            // It is no directory with names.
             Self::Arc(_) => NodeWeak::None,
         }
     }

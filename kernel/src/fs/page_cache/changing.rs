@@ -23,8 +23,6 @@
 //!
 //! Everything here is read and written under the lock, which orders it.
 
-use core::sync::atomic::Ordering;
-
 use abi::Errno;
 use percore::pin;
 use sync::SpinGuard;
@@ -117,7 +115,7 @@ impl PageCache {
         let mut state = self.changing.lock();
         state.is_reserving = false;
         filled?;
-        self.len.store(end.max(old), Ordering::Release);
+        self.put_end(end.max(old));
         Ok(())
     }
 

@@ -2,13 +2,12 @@
 
 use alloc::boxed::Box;
 use core::mem::{self, MaybeUninit};
-use core::sync::atomic::Ordering;
 
 use abi::Errno;
 use percore::{Pinned, pin};
 use vm::{BackingNum, Copies, FrameNum, PageRange};
 
-use super::{Kind, MAPPED, NAMELESS, PAGE, PageCache, REMOVED_MAPPED, pages};
+use super::{FREED_AT_ONCE, Kind, PAGE, PageCache, pages};
 use crate::bytes::prefix;
 use crate::bytes::tail;
 use crate::counters::{self, Counter};
@@ -160,6 +159,11 @@ impl Kind {
         matches!(self, Kind::Image(_) | Kind::Host(_))
     }
 
+    /// Returns whether pages count against the budget of all files.
+    pub(super) fn is_in_budget(&self) -> bool {
+        matches!(self, Kind::File | Kind::Over(_))
+    }
+
     fn charge(&self, pin: &Pinned) -> Result<(), Errno> {
         match self {
             Kind::File | Kind::Over(_) => budget::take(pin)?,
@@ -193,15 +197,16 @@ fn invalidate(space: &SpaceHandle, shown: PageRange, backing: BackingNum, copies
 }
 
 impl Drop for PageCache {
-    /// Frees a large tree in pieces, later. The task that closes a file last may run on a core that is
+    /// Frees many pages in pieces, later. The task that closes a file last may run on a core that is
     /// leaving the epochs, so this brings it online.
     fn drop(&mut self) {
-        if *self.past.get_mut() == MAPPED | NAMELESS {
-            REMOVED_MAPPED.fetch_sub(1, Ordering::Relaxed);
+        if self.kind.is_in_budget() {
+            self.count_end();
         }
         let pages = mem::replace(&mut self.pages, PageTree::new());
         let kind = mem::replace(&mut self.kind, Kind::Anonymous);
-        let place = if pages.is_small() { None } else { fallible::boxed(MaybeUninit::uninit()).ok() };
+        let is_small = pages.is_small() && *self.len.get_mut() <= FREED_AT_ONCE;
+        let place = if is_small { None } else { fallible::boxed(MaybeUninit::uninit()).ok() };
         let mut dead = DeadPages { pages, kind, next: None };
         match place {
             Some(place) => remains::leave(place, dead),

@@ -7,7 +7,7 @@ use percore::pin;
 use vm::Copies;
 
 use super::changing::Changing;
-use super::{Kind, MAX_LEN, PAGE, PageCache, pages};
+use super::{FREED_AT_ONCE, Kind, LARGE, MAX_LEN, PAGE, PageCache, pages};
 use crate::bytes::prefix;
 use crate::fs::content::WriteAt;
 use crate::mm::page_tree;
@@ -43,7 +43,7 @@ impl PageCache {
         self.clear_beyond_end(len, at, at + room as u64);
         let done = self.put(at, prefix(from, room as u64))?;
         if done > 0 {
-            self.len.store(len.max(at + done as u64), Ordering::Release);
+            self.put_end(len.max(at + done as u64));
         }
         Ok((at, done))
     }
@@ -63,13 +63,21 @@ impl PageCache {
         } else {
             self.end_cover(new)?;
         }
-        self.len.store(new, Ordering::Release);
+        self.put_end(new);
         if new < len {
             self.clear(new, pages(new) * PAGE as u64);
             let _removal = self.removal(state);
             self.remove(pages(new), page_tree::END, Copies::Drop);
         }
         Ok(())
+    }
+
+    /// Stores the end. The caller has locked `changing`.
+    pub(super) fn put_end(&self, end: u64) {
+        if end > FREED_AT_ONCE && self.len() <= FREED_AT_ONCE {
+            self.note(LARGE);
+        }
+        self.len.store(end, Ordering::Release);
     }
 
     /// Makes bytes from `end` on zeroes if the file grows again: they are not those of the file under this

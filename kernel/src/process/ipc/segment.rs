@@ -13,8 +13,9 @@ use vm::PAGE_SIZE;
 
 use super::table::{BLOCK, Table};
 use super::{Id, Object, Owner, Wanted, caller, now};
+use crate::fs::OpenFile;
 use crate::fs::memory_file::MemoryFile;
-use crate::fs::{OpenFile, tree};
+use crate::fs::node::Node;
 use crate::mm::fallible::Text;
 use crate::mm::static_or_arc::StaticOrArc;
 use crate::mm::{frames, page_tree};
@@ -57,7 +58,7 @@ impl Segment {
         let mut name = Text::default();
         write!(name, "SYSV{:08x}", wanted.key).map_err(|_| Errno::ENOMEM)?;
         let content = MemoryFile::anonymous(false)?;
-        let node = tree::unnamed(content, wanted.flags & S_IRWXUGO)?;
+        let node = Node::nameless(wanted.flags & S_IRWXUGO, content)?;
         let file = OpenFile::called(node, name.0, O_RDWR | O_LARGEFILE)?;
         file.content()?.set_len(bytes)?;
         let state = State {
