@@ -82,6 +82,7 @@ constants! { u64:
     RLIMIT_NOFILE = 7, "File descriptors.";
     RLIMIT_MEMLOCK = 8, "Locked memory.";
     RLIMIT_AS = 9, "Address space.";
+    RLIMIT_SIGPENDING = 11, "Real-time signals that wait.";
     RLIMIT_NLIMITS = 16, "How many limits there are.";
     RLIM_INFINITY = u64::MAX, "No limit.";
 

@@ -113,6 +113,13 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn signals_that_queue() {
+                for cpus in ["1", "4"] {
+                    same($compiler, "queued", &["-c", cpus], &[], b"");
+                }
+            }
+
+            #[test]
             fn sysv_shared_memory() {
                 for cpus in ["1", "4"] {
                     same($compiler, "shm", &["-c", cpus], &[], b"");

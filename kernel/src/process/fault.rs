@@ -151,7 +151,7 @@ fn float_code(of: u16) -> i32 {
 /// Delivers the signal of a fault to the program's handler, or ends the program.
 #[cold]
 fn raise(frame: &mut TrapFrame, signal: u32, origin: Origin, access: Access) {
-    let fault = Fault { signal, origin, address: origin.value, access };
+    let fault = Fault { signal, origin, address: origin.first(), access };
     sched::with_current(|task| carry_out(task, signal::force(task, frame, fault), frame));
 }
 

@@ -1,19 +1,25 @@
-//! The resource limits of a process. `clone` enforces the limit of processes, `fs` that of open files, and
-//! this module those of memory (RLIMIT_AS, RLIMIT_DATA). The others are only stored and reported.
+//! The resource limits of a process. `clone` enforces the limit of processes, `fs` that of open files,
+//! `signal` that of signals that wait, and this module those of memory (RLIMIT_AS, RLIMIT_DATA). The others
+//! are only stored and reported.
 //!
 //! A process without limits of memory reads one flag. In a process with such a limit, calls that add memory
 //! take turns, and each counts the mapped pages before it adds some. It may still count memory that is
 //! unmapped meanwhile. It never misses any, so a limit is never exceeded.
 
 use abi::process::{
-    RLIM_INFINITY, RLIMIT_AS, RLIMIT_CORE, RLIMIT_DATA, RLIMIT_NLIMITS, RLIMIT_NOFILE, RLIMIT_STACK, Rlimit,
+    RLIM_INFINITY, RLIMIT_AS, RLIMIT_CORE, RLIMIT_DATA, RLIMIT_NLIMITS, RLIMIT_NOFILE, RLIMIT_SIGPENDING,
+    RLIMIT_STACK, Rlimit,
 };
 use sync::SpinLock;
 use sync::atomic::{AtomicBool, Ordering};
 use vm::{Detail, Flags, Mapping, PAGE_SIZE, Prot, VmError};
 
 use super::{Pages, STACK_BYTES};
+use crate::mm::frames;
 use crate::sched::{self, Task};
+
+/// The frames of memory for each real-time signal that may wait, as on Linux.
+const FRAMES_OF_SIGNAL: u64 = 64;
 
 /// The limits of a process.
 pub struct Limits {
@@ -32,6 +38,7 @@ impl Limits {
                 RLIMIT_STACK => limit.current = STACK_BYTES,
                 RLIMIT_CORE => limit.current = 0,
                 RLIMIT_NOFILE => *limit = same(crate::fs::MAX_FILES),
+                RLIMIT_SIGPENDING => *limit = same(frames::total() / FRAMES_OF_SIGNAL),
                 _ => {}
             }
         }
@@ -58,7 +65,8 @@ impl Limits {
         self.memory.store(is_limited(RLIMIT_AS) || is_limited(RLIMIT_DATA), Ordering::Relaxed);
     }
 
-    fn current(&self, resource: u64) -> u64 {
+    /// Returns the limit that is in force, or RLIM_INFINITY.
+    pub fn current(&self, resource: u64) -> u64 {
         self.get(resource).map_or(RLIM_INFINITY, |limit| limit.current)
     }
 

@@ -144,7 +144,7 @@ fn stop(timer: &Arc<Timer>) {
 
 /// Returns the origin of the signal of timer `number`, with the value that its creator chose.
 pub fn origin(number: u32, value: u64) -> Origin {
-    Origin { code: SI_TIMER, value, status: number as i32 }
+    Origin::of_two(SI_TIMER, number.into(), value)
 }
 
 impl Drop for Timers {

@@ -249,6 +249,45 @@ fn send_to_all(call: &Call<'_>, signal: Option<u32>, wanted: impl Fn(&Arc<Proces
     if found { Ok(0) } else { Err(Errno::ESRCH) }
 }
 
+/// Sends a signal with information to a process.
+pub fn rt_sigqueueinfo(call: &mut Call<'_>) -> Outcome {
+    let origin = given_origin(call, call.arg(2), call.arg(0))?;
+    let signal = number(call.arg(1))?;
+    let process = process(call, call.arg(0) as u32)?;
+    queue_to_process(&process, signal, origin)
+}
+
+/// Sends a signal with information to a thread of a process.
+pub fn rt_tgsigqueueinfo(call: &mut Call<'_>) -> Outcome {
+    let origin = given_origin(call, call.arg(3), call.arg(0))?;
+    if call.int(0) <= 0 || call.int(1) <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let signal = number(call.arg(2))?;
+    let process = process(call, call.arg(0) as u32)?;
+    send_to_thread(&process, call.arg(1) as u32, signal, origin)
+}
+
+/// Reads the information that a program sends with a signal.
+///
+/// # Errors
+/// EFAULT. EPERM if it is for another process and could be the kernel's, or that of `kill`.
+fn given_origin(call: &Call<'_>, at: u64, pid: u64) -> Result<Origin, Errno> {
+    let info: Siginfo = user::read(at)?;
+    let is_own = call.task.process().pid() == pid as u32;
+    if !is_own && (info.code >= 0 || info.code == SI_TKILL) {
+        return Err(Errno::EPERM);
+    }
+    Ok(Origin::given(&info))
+}
+
+fn queue_to_process(process: &Arc<Process>, signal: Option<u32>, origin: Origin) -> Outcome {
+    if let Some(signal) = signal {
+        signal::queue_to_process(process, signal, origin)?;
+    }
+    Ok(0)
+}
+
 /// Sends a signal to a thread of a process.
 pub fn tgkill(call: &mut Call<'_>) -> Outcome {
     if call.int(0) <= 0 || call.int(1) <= 0 {
@@ -256,7 +295,7 @@ pub fn tgkill(call: &mut Call<'_>) -> Outcome {
     }
     let signal = number(call.arg(2))?;
     let process = process(call, call.arg(0) as u32)?;
-    send_to_thread(call, &process, call.arg(1) as u32, signal)
+    send_to_thread(&process, call.arg(1) as u32, signal, origin(call, SI_TKILL))
 }
 
 /// Sends a signal to a thread.
@@ -266,12 +305,12 @@ pub fn tkill(call: &mut Call<'_>) -> Outcome {
     }
     let signal = number(call.arg(1))?;
     let process = pid::owner(call.arg(0) as u32).ok_or(Errno::ESRCH)?;
-    send_to_thread(call, &process, call.arg(0) as u32, signal)
+    send_to_thread(&process, call.arg(0) as u32, signal, origin(call, SI_TKILL))
 }
 
-fn send_to_thread(call: &Call<'_>, process: &Arc<Process>, tid: u32, signal: Option<u32>) -> Outcome {
+fn send_to_thread(process: &Arc<Process>, tid: u32, signal: Option<u32>, origin: Origin) -> Outcome {
     match signal {
-        Some(signal) => signal::send_to_thread(process, tid, signal, origin(call, SI_TKILL))?,
+        Some(signal) => signal::send_to_thread(process, tid, signal, origin)?,
         None => drop(process.thread(tid).ok_or(Errno::ESRCH)?),
     }
     Ok(0)
@@ -289,17 +328,26 @@ pub fn pidfd_open(call: &mut Call<'_>) -> Outcome {
 
 /// Sends a signal to the process that a descriptor stands for.
 pub fn pidfd_send_signal(call: &mut Call<'_>) -> Outcome {
-    // Information from the caller is refused, because it could name another sender.
-    if call.arg(3) as u32 != 0 || call.arg(2) != 0 {
+    if call.arg(3) as u32 != 0 {
         return Err(Errno::EINVAL);
     }
     let file = call.file(0)?;
-    let (process, signal) = (pidfd::process(&file)?, number(call.arg(1))?);
+    let process = pidfd::process(&file)?;
+    let origin = match call.arg(2) {
+        0 => origin(call, SI_USER),
+        at => {
+            let info: Siginfo = user::read(at)?;
+            if info.signo as u32 != call.arg(1) as u32 {
+                return Err(Errno::EINVAL);
+            }
+            given_origin(call, at, process.pid().into())?
+        }
+    };
+    let signal = number(call.arg(1))?;
     if process.is_reaped() {
         return Err(Errno::ESRCH);
     }
-    send_to_process(process, signal, origin(call, SI_USER));
-    Ok(0)
+    queue_to_process(process, signal, origin)
 }
 
 fn origin(call: &Call<'_>, code: i32) -> Origin {

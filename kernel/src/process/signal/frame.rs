@@ -133,13 +133,10 @@ fn save_fpu(at: u64) -> Result<(), Errno> {
 /// Returns the `siginfo_t` of `signal`.
 pub fn info(signal: u32, origin: Origin) -> Siginfo {
     let mut fields = [0; 14];
-    // `si_addr`, or `si_pid` with a zero `si_uid`. Then `si_status`.
-    (fields[0], fields[1]) = match origin.code {
-        // `si_timerid`, and `si_value`.
-        SI_TIMER => (u64::from(origin.status as u32), origin.value),
-        _ => (origin.value, u64::from(origin.status as u32)),
-    };
-    Siginfo { signo: signal as i32, errno: 0, code: origin.code, padding: 0, fields }
+    for (field, &of_origin) in fields.iter_mut().zip(&origin.fields) {
+        *field = of_origin;
+    }
+    Siginfo { signo: signal as i32, errno: origin.errno, code: origin.code, padding: 0, fields }
 }
 
 fn registers(frame: &TrapFrame, origin: Origin, mask: u64, fpstate: u64) -> Sigcontext {
@@ -161,7 +158,7 @@ fn registers(frame: &TrapFrame, origin: Origin, mask: u64, fpstate: u64) -> Sigc
         error_code: if is_fault { f.error } else { SYSCALL_TRAP },
         trap_number: if is_fault { f.vector } else { SYSCALL_TRAP },
         old_mask: mask,
-        cr2: origin.value,
+        cr2: origin.first(),
         fpstate,
         reserved: [0; 8],
     }

@@ -2,8 +2,9 @@
 //!
 //! Sending sets a bit, of a thread or of the whole process, and notifies a thread. A thread looks on its way
 //! to user mode (`deliver`), takes the lowest deliverable signal, and ignores it, dies of it with its whole
-//! process, or enters the program's handler (`frame`), perhaps on another stack (`altstack`). Each number is
-//! pending at most once, real-time signals too. A program can also read signals (`signalfd`).
+//! process, or enters the program's handler (`frame`), perhaps on another stack (`altstack`). Real-time
+//! signals queue, and of each other number one can be pending (`pending`). A program can also read signals
+//! (`signalfd`).
 
 mod actions;
 mod altstack;
@@ -15,6 +16,7 @@ pub mod signalfd;
 use alloc::sync::Arc;
 
 use abi::Errno;
+use abi::process::RLIMIT_SIGPENDING;
 use abi::signal::*;
 use sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use sync::{CachePadded, SpinLock};
@@ -26,7 +28,7 @@ use actions::Actions;
 pub use altstack::{replace as replace_stack, reported as reported_stack};
 pub use deliver::{Fate, Fault, deliver, force, return_from_handler};
 pub use frame::{info, min_stack};
-pub use pending::{Origin, Pending};
+pub use pending::{Added, Origin, Pending};
 
 /// Returns the bit of a signal in a mask.
 pub const fn bit(signal: u32) -> u64 {
@@ -274,7 +276,7 @@ fn before_sending(process: &Arc<Process>, signal: u32) {
 /// Sends `signal` to the thread `tid` of `process` alone.
 ///
 /// # Errors
-/// ESRCH if there is none.
+/// ESRCH if there is none, EAGAIN if there is no room for the origin of a real-time signal.
 pub fn send_to_thread(process: &Arc<Process>, tid: u32, signal: u32, origin: Origin) -> Result<(), Errno> {
     if signal == SIGKILL {
         process.thread(tid).ok_or(Errno::ESRCH)?;
@@ -286,16 +288,29 @@ pub fn send_to_thread(process: &Arc<Process>, tid: u32, signal: u32, origin: Ori
     process.with_thread(tid, |task| {
         let signals = &task.thread.signals;
         if !signals.blocks(signal) && process.signals.ignores(signal) {
-            return;
+            return Ok(());
         }
         // Added first, notified second: a thread that unblocks it meanwhile, or waits for it, sees it.
-        if signals.pending.add(signal, origin) {
-            signalfd::signal_added(&process.signals);
-        }
+        add(process, &signals.pending, signal, origin)?;
         if signals.wants(signal) || !signals.blocks(signal) {
             Task::notify(task, attention::SIGNAL);
         }
-    })
+        Ok(())
+    })?
+}
+
+/// Adds a signal to those that are pending for `process` or one of its threads.
+///
+/// # Errors
+/// EAGAIN if there is no room for the origin of a real-time signal.
+fn add(process: &Process, to: &Pending, signal: u32, origin: Origin) -> Result<(), Errno> {
+    let most = if signal < SIGRTMIN { u64::MAX } else { process.limits.current(RLIMIT_SIGPENDING) };
+    match to.add(signal, origin, most) {
+        Added::New | Added::WithoutOrigin => signalfd::signal_added(&process.signals),
+        Added::Before => {}
+        Added::Refused => return Err(Errno::EAGAIN),
+    }
+    Ok(())
 }
 
 /// Returns the thread that takes `signal` if it is sent to `process`: one that waits for it, or else one that
@@ -329,20 +344,28 @@ fn notify_receiver(process: &Process, signal: u32) {
     }
 }
 
-/// Sends `signal` to `process`. A thread that waits for it, or does not block it, takes it.
+/// Sends `signal` to `process`. A thread that waits for it, or does not block it, takes it. It may be lost if
+/// there is no room for the origin of a real-time signal: see [`queue_to_process`].
 pub fn send_to_process(process: &Arc<Process>, signal: u32, origin: Origin) {
+    let _lost = queue_to_process(process, signal, origin);
+}
+
+/// Does the same.
+///
+/// # Errors
+/// EAGAIN if there is no room for the origin of a real-time signal of `sigqueue`.
+pub fn queue_to_process(process: &Arc<Process>, signal: u32, origin: Origin) -> Result<(), Errno> {
     if signal == SIGKILL {
         process.end(Ending::Signal(SIGKILL));
-        return;
+        return Ok(());
     }
     before_sending(process, signal);
     let in_vain = |task: Arc<Task>| !task.thread.signals.blocks(signal);
     if process.signals.ignores(signal) && receiver(process, signal).is_some_and(in_vain) {
-        return;
+        return Ok(());
     }
     // Added first, notified second: a thread that unblocks it meanwhile is notified, or sees it.
-    if process.signals.pending.add(signal, origin) {
-        signalfd::signal_added(&process.signals);
-    }
+    add(process, &process.signals.pending, signal, origin)?;
     notify_receiver(process, signal);
+    Ok(())
 }

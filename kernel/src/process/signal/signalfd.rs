@@ -90,17 +90,24 @@ impl SignalFd {
 /// Describes a signal.
 fn described(signal: u32, origin: Origin) -> SignalfdSiginfo {
     let mut info = SignalfdSiginfo { signo: signal, code: origin.code, ..SignalfdSiginfo::default() };
+    let (first, second) = (origin.first(), origin.second());
+    let (low, high) = (first as u32, (first >> 32) as u32);
     match origin.code {
         SI_TIMER => {
-            (info.tid, info.ptr) = (origin.status as u32, origin.value);
-            info.int = origin.value as i32;
+            (info.tid, info.overrun) = (low, high);
+            (info.ptr, info.int) = (second, second as i32);
         }
         CLD_EXITED..=CLD_CONTINUED if signal == SIGCHLD => {
-            (info.pid, info.status) = (origin.value as u32, origin.status);
+            (info.pid, info.uid, info.status) = (low, high, second as i32);
         }
         // The address of a fault.
-        1.. if signal != SIGCHLD => info.addr = origin.value,
-        _ => info.pid = origin.value as u32,
+        1.. if signal != SIGCHLD => info.addr = first,
+        // A sender, and its value.
+        code if code < 0 => {
+            (info.pid, info.uid) = (low, high);
+            (info.ptr, info.int) = (second, second as i32);
+        }
+        _ => (info.pid, info.uid) = (low, high),
     }
     info
 }
