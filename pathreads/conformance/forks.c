@@ -3,6 +3,8 @@
 
 #include <dirent.h>
 #include <linux/futex.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 
 #define MIB ((size_t)1 << 20)
 #define LARGE (64 * MIB)
@@ -402,6 +404,76 @@ static void calls_write_there(void) {
     (void)byte;
 }
 
+struct child {
+    pid_t number;
+    int ends[2];
+};
+
+static struct child begin_child(unsigned char *at, size_t by) {
+    struct child child;
+    NEED(pipe(child.ends) == 0 && (child.number = fork()) >= 0);
+    if (child.number == 0) {
+        char byte;
+        close(child.ends[1]);
+        NEED(read(child.ends[0], &byte, 1) == 0);
+        _exit(wrong_pages(at, PAGES, by) != 0);
+    }
+    close(child.ends[0]);
+    return child;
+}
+
+static int end_child(struct child child) {
+    int status;
+    close(child.ends[1]);
+    NEED(waitpid(child.number, &status, 0) == child.number);
+    return status;
+}
+
+// Calls that find their memory in lists, which lie there, too.
+static void *use_lists(void *with) {
+    unsigned char *at = with;
+    for (int way = 0; way < 2; way++) {
+        number_pages(at, PAGES, 1);
+        struct child child = begin_child(at, 1);
+        struct mmsghdr *messages = (void *)(at + 2 * MIB + way);
+        struct iovec *vectors = (void *)(at + 4 * MIB + way);
+        int sockets[2];
+        NEED(socketpair(AF_UNIX, SOCK_DGRAM, 0, sockets) == 0);
+        for (int is_read = 0; is_read < 2; is_read++) {
+            for (int i = 0; i < 2; i++) {
+                vectors[i] = (struct iovec){at + (8 + 2 * i + is_read) * 2 * MIB, 1000};
+                messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = vectors + i, .msg_iovlen = 1}};
+            }
+            // The lists are in memory of another process once more.
+            struct child other = begin_child(at + 2 * LARGE, 0);
+            if (is_read) SAY_CALL(recvmmsg(sockets[1], messages, 2, 0, NULL));
+            else SAY_CALL(sendmmsg(sockets[0], messages, 2, 0));
+            SAY("%u %u %d ", messages[0].msg_len, messages[1].msg_len, end_child(other));
+        }
+        struct iovec *to = (void *)(at + 40 * MIB + way), *from = (void *)(at + 42 * MIB + way);
+        for (int i = 0; i < 2; i++) {
+            to[i] = (struct iovec){at + (44 + 2 * i) * MIB, 2 * page};
+            from[i] = (struct iovec){at + (50 + 2 * i) * MIB, 2 * page};
+        }
+        struct child other = begin_child(at + 2 * LARGE, 0);
+        SAY_CALL(process_vm_readv(getpid(), to, 2, from, 2, 0));
+        SAY_CALL(process_vm_writev(gettid(), from, 2, to, 1, 0));
+        SAY("%d ", end_child(other));
+        close(sockets[0]);
+        close(sockets[1]);
+        SAY("%d %d\n", memcmp(at + 44 * MIB, at + 50 * MIB, 2 * page), end_child(child));
+    }
+    return NULL;
+}
+
+static void lists_lie_there_too(void) {
+    pthread_t thread = begin_with_a_thread();
+    unsigned char *at = map_large(3 * LARGE);
+    use_lists(at);
+    finish(start(use_lists, at));
+    end_with_a_thread(thread);
+}
+
 // Stacks in large memory: one that a thread has, and one for signals.
 static volatile int handled;
 static void handle(int signal) {
@@ -682,31 +754,6 @@ static void signals_come_beside_forks(void) {
 }
 
 // A child that waits until it is told, and says whether the numbers are those that it was made with.
-struct child {
-    pid_t number;
-    int ends[2];
-};
-
-static struct child begin_child(unsigned char *at, size_t by) {
-    struct child child;
-    NEED(pipe(child.ends) == 0 && (child.number = fork()) >= 0);
-    if (child.number == 0) {
-        char byte;
-        close(child.ends[1]);
-        NEED(read(child.ends[0], &byte, 1) == 0);
-        _exit(wrong_pages(at, PAGES, by) != 0);
-    }
-    close(child.ends[0]);
-    return child;
-}
-
-static int end_child(struct child child) {
-    int status;
-    close(child.ends[1]);
-    NEED(waitpid(child.number, &status, 0) == child.number);
-    return status;
-}
-
 // Each time all of the memory is written anew.
 static void a_child_keeps_what_it_has_over_more_forks(void) {
     pthread_t thread = begin_with_a_thread();
@@ -767,7 +814,7 @@ static void a_thread_that_only_read_then_writes(void) {
 
 RULES(RULE(both_write_to_what_was_one), RULE(what_was_written_first_is_there), RULE(threads_wake_each_other_beside_forks),
       RULE(a_thread_that_sleeps_is_woken_after_a_fork), RULE(children_of_children_have_their_own),
-      RULE(memory_that_goes_is_zero_again), RULE(many_forks_leave_nothing), RULE(writes_here_and_there_leave_few_mappings), RULE(calls_write_there),
+      RULE(memory_that_goes_is_zero_again), RULE(many_forks_leave_nothing), RULE(writes_here_and_there_leave_few_mappings), RULE(calls_write_there), RULE(lists_lie_there_too),
       RULE(stacks_are_large), RULE(chances_are_the_same), RULE(a_killed_process_leaves_the_other),
       RULE(signals_come_beside_forks), RULE(a_child_keeps_what_it_has_over_more_forks),
       RULE(a_thread_that_only_read_then_writes))

@@ -400,6 +400,27 @@ static void the_parent_is_the_process(void) {
     say_parent(NULL);
 }
 
+static pid_t first_parent;
+static void *say_next_parent(void *unused) {
+    (void)unused;
+    while (getppid() == first_parent) sched_yield();
+    return (void *)(intptr_t)getppid();
+}
+
+// A process whose parent ends has another one, whichever thread asks.
+static void the_parent_may_end(void) {
+    NEED(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+    pid_t own = getpid(), child = fork();
+    if (child == 0) {
+        first_parent = getpid();
+        if (fork() != 0) _exit(0);
+        pid_t next = (intptr_t)finish(start(say_next_parent, NULL));
+        _exit(next == own ? 3 : 4);
+    }
+    say_end("the first", child);
+    say_end("its child", -1);
+}
+
 // Signals that were set while it waited are its parent's.
 static void *wait_in_vfork(void *with) {
     touch_regions();
@@ -949,4 +970,4 @@ RULES(RULE(a_call_that_waits_has_what_is_there_then), RULE(an_interruption_is_no
       RULE(a_process_has_the_stack_that_it_is_given), RULE(the_first_thread_of_a_child_is_joined),
       RULE(the_list_of_arguments_may_end_with_a_page), RULE(the_last_thread_may_execute), RULE(paths_of_threads_may_be_long),
       RULE(an_interruption_is_not_lost), RULE(a_child_has_a_copy_of_one_moment),
-      RULE(the_parent_is_the_process), RULE(a_child_of_vfork_may_wait), RULE(children_are_spawned_while_memory_goes), RULE(any_thread_may_execute_a_file))
+      RULE(the_parent_is_the_process), RULE(the_parent_may_end), RULE(a_child_of_vfork_may_wait), RULE(children_are_spawned_while_memory_goes), RULE(any_thread_may_execute_a_file))

@@ -19,9 +19,11 @@ pub enum Memory {
     Vectors(usize, usize),
     /// The address of a `msghdr`, which names memory itself.
     Message(usize),
+    /// The address of `mmsghdr` elements, which name memory, and the argument that has their number.
+    Messages(usize, usize),
 }
 
-use Memory::{Bytes, Elements, Message, Set, Text, Vectors};
+use Memory::{Bytes, Elements, Message, Messages, Set, Text, Vectors};
 
 /// The most bytes of a string, a path.
 const TEXT: u64 = 4096;
@@ -39,7 +41,9 @@ const USAGE: u64 = 144;
 pub const VECTOR: u64 = 16;
 /// The bytes of a `msghdr`.
 const MESSAGE: u64 = 56;
-/// The most elements of an array of `iovec`.
+/// The bytes of a `mmsghdr`, which begins with a `msghdr`.
+pub const MESSAGE_OF_MANY: u64 = 64;
+/// The most elements of an array of `iovec` or `mmsghdr`.
 pub const MOST_VECTORS: u64 = 1024;
 /// More than what a `prctl` or an `ioctl` of a terminal reads or writes.
 const SMALL: u64 = 512;
@@ -54,6 +58,10 @@ impl Memory {
             Set(at) => (call[at + 1], u64::from(call[1] as u32).div_ceil(64) * 8),
             Vectors(at, count) => (call[at + 1], VECTOR * call[count + 1].min(MOST_VECTORS)),
             Message(at) => (call[at + 1], MESSAGE),
+            Messages(at, count) => {
+                let count = u64::from(call[count + 1] as u32);
+                (call[at + 1], MESSAGE_OF_MANY * count.min(MOST_VECTORS))
+            }
         }
     }
 }
@@ -105,6 +113,8 @@ const fn of_call(number: u64) -> Option<&'static [Memory]> {
         72 => &[Bytes(2, 32)],
         // readv, writev, preadv, pwritev, preadv2, pwritev2
         19 | 20 | 295 | 296 | 327 | 328 => &[Vectors(1, 2)],
+        // process_vm_readv, process_vm_writev: the other list names memory of a process
+        310 | 311 => &[Vectors(1, 2), Elements(3, VECTOR, 4)],
         // pipe, pipe2, sendfile, splice, copy_file_range
         22 | 293 => &[Bytes(0, 8)],
         40 => &[Bytes(2, 8)],
@@ -144,8 +154,10 @@ const fn of_call(number: u64) -> Option<&'static [Memory]> {
         43 | 51 | 52 | 288 => &[Bytes(1, ADDRESS), Bytes(2, 4)],
         44 => &[Elements(1, 1, 2), Elements(4, 1, 5)],
         45 => &[Elements(1, 1, 2), Bytes(4, ADDRESS), Bytes(5, 4)],
-        // sendmsg, recvmsg, socketpair
+        // sendmsg, recvmsg, sendmmsg, recvmmsg, socketpair
         46 | 47 => &[Message(1)],
+        307 => &[Messages(1, 2)],
+        299 => &[Messages(1, 2), Bytes(4, TIME)],
         53 => &[Bytes(3, 8)],
         // arch_prctl, inotify_add_watch
         158 => &[Bytes(1, 8)],
@@ -209,6 +221,8 @@ mod tests {
         assert_eq!(Vectors(1, 2).range(&call), (2, 3 * VECTOR));
         assert_eq!(Vectors(1, 2).range(&[0, 1, 2, u64::MAX, 0, 0, 0]), (2, MOST_VECTORS * VECTOR));
         assert_eq!(Message(1).range(&call), (2, MESSAGE));
+        assert_eq!(Messages(1, 2).range(&call), (2, 3 * MESSAGE_OF_MANY));
+        assert_eq!(Messages(1, 2).range(&[0, 1, 2, u64::MAX, 0, 0, 0]), (2, MOST_VECTORS * MESSAGE_OF_MANY));
         assert_eq!(Elements(0, 8, 1).range(&[7, 9, u64::MAX, 0, 0, 0, 0]), (9, u64::MAX));
     }
 
@@ -216,13 +230,13 @@ mod tests {
     fn every_entry_names_arguments() {
         let index = |memory: &Memory| match *memory {
             Bytes(at, _) | Text(at) | Set(at) | Message(at) => at,
-            Elements(at, _, count) | Vectors(at, count) => at.max(count),
+            Elements(at, _, count) | Vectors(at, count) | Messages(at, count) => at.max(count),
         };
         let entries = (0..600).filter_map(|number| of(number, 0));
         assert!(entries.clone().count() > 150);
         assert!(entries.flatten().all(|memory| index(memory) < 6));
-        // clone, pselect6 and sendmmsg name more than this table can say.
-        assert!([56, 270, 307].iter().all(|number| of(*number, 0).is_none()));
+        // clone and pselect6 name more than this table can say.
+        assert!([56, 270].iter().all(|number| of(*number, 0).is_none()));
     }
 
     #[test]

@@ -116,6 +116,8 @@ pub mod nr {
     pub const TGSIGQUEUEINFO: u64 = 297;
     pub const PERF_EVENT_OPEN: u64 = 298;
     pub const PRLIMIT64: u64 = 302;
+    pub const PROCESS_VM_READV: u64 = 310;
+    pub const PROCESS_VM_WRITEV: u64 = 311;
     pub const SCHED_SETATTR: u64 = 314;
     pub const SECCOMP: u64 = 317;
     pub const GETRANDOM: u64 = 318;

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `mmap` and others about memory | `memory` |
 //! | `futex` | made one of memory that processes share |
-//! | `getpid`, `getppid`, `tgkill` and others with numbers | the program is one process |
+//! | `getpid`, `tgkill` and others with numbers | the program is one process |
+//! | `getppid` | the parent is that of the leader's process |
+//! | `process_vm_readv` and `process_vm_writev` of the program itself | of the calling thread |
 //! | `set_tid_address`, `exit`, `exit_group`, `execve` | `thread` |
 //! | `wait4`, `waitid` | children are the leader's (`wait`) |
 //! | `setpgid` of a child | made by the leader's process |
@@ -69,7 +71,14 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
             return Some(Then::Perform);
         }
         nr::GETPID => Ok(thread::process()),
+        nr::GETPPID if !helpers::is_alone() => return Some(stack::with(frame, thread::ask_for_parent)),
         nr::GETPPID => Ok(thread::parent()),
+        nr::PROCESS_VM_READV | nr::PROCESS_VM_WRITEV if super::member_of(a).is_some() => {
+            // This member has all mapped that it names, and the named one may lack some.
+            frame.call[1] = u64::from(super::own_thread());
+            preparing(frame, prepare);
+            return Some(Then::Perform);
+        }
         nr::TGKILL | nr::TGSIGQUEUEINFO
             if a == u64::from(super::leader()) && super::member_of(b).is_some() =>
         {
@@ -254,8 +263,17 @@ fn prepare(frame: &mut Frame) {
         match memory {
             Memory::Vectors(..) => touch_vectors(start, length / pointers::VECTOR),
             Memory::Message(_) => touch_message(start),
+            Memory::Messages(..) => {
+                let count = length / pointers::MESSAGE_OF_MANY;
+                (0..count).for_each(|index| touch_message(start + index * pointers::MESSAGE_OF_MANY));
+            }
             _ => {}
         }
+    }
+    let [number, process, _, _, remote, count, _] = frame.call;
+    let is_own = || process == u64::from(super::own_thread());
+    if matches!(number, nr::PROCESS_VM_READV | nr::PROCESS_VM_WRITEV) && is_own() {
+        touch_vectors(remote, count.min(pointers::MOST_VECTORS));
     }
 }
 

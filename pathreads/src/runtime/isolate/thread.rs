@@ -59,16 +59,29 @@ pub fn process() -> u64 {
     if is_member() { u64::from(leader()) } else { harmless!(nr::GETPID).unwrap_or(0) }
 }
 
-/// Returns the number of the process that made the program.
+/// Returns the number of the process that made the program, or has the leader's process as its child when
+/// that has ended.
 pub fn parent() -> u64 {
     let parent = harmless!(nr::GETPPID).unwrap_or(0) as u32;
+    match (is_member(), me()) {
+        (false, _) => u64::from(super::sender(parent)),
+        (true, 0) => shown_parent(parent),
+        // A helper cannot be asked.
+        (true, _) => u64::from(control().parent.load(Ordering::Relaxed)),
+    }
+}
+
+/// Handles `getppid` of a member that is not the leader: its own parent is the leader.
+pub extern "C" fn ask_for_parent(frame: &mut Frame) -> Then {
+    let parent = helpers::ask(helpers::What::Call([nr::GETPPID, 0, 0, 0, 0, 0, 0]));
+    frame.rax = parent.map_or_else(Errno::to_result, |parent| shown_parent(parent as u32));
+    Then::Return
+}
+
+/// Returns the number that the program is shown of the parent of the leader's process.
+fn shown_parent(parent: u32) -> u64 {
     let is_maker = parent == control().maker.load(Ordering::Relaxed);
-    u64::from(match (is_member(), me()) {
-        (false, _) => super::sender(parent),
-        // The parent of the others is the leader. When the leader's has ended, Linux has given it another.
-        (true, 0) if !is_maker => parent,
-        (true, _) => control().parent.load(Ordering::Relaxed),
-    })
+    u64::from(if is_maker { control().parent.load(Ordering::Relaxed) } else { parent })
 }
 
 /// Notes which word to clear at the end, and returns the thread's number.
