@@ -421,6 +421,43 @@ static void the_parent_may_end(void) {
     say_end("its child", -1);
 }
 
+// A thread sleeps at a word, and another one takes the memory away.
+static int *word;
+static volatile pid_t sleeper;
+static void *sleep_at_word(void *way) {
+    struct timespec time = {.tv_sec = 1};
+    sleeper = gettid();
+    sem_post(&ready);
+    if (way == NULL) SAY_CALL(syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 5, NULL));
+    if (way == (void *)1) SAY_CALL(syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 5, &time));
+    NEED(clock_gettime(CLOCK_MONOTONIC, &time) == 0);
+    time.tv_sec++;
+    if (way == (void *)2) SAY_CALL(syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, 5, &time, NULL, -1));
+    return NULL;
+}
+
+static void a_thread_sleeps_on_when_its_word_is_gone(void) {
+    begin();
+    NEED(sigaction(SIGUSR1, &(struct sigaction){.sa_handler = count_one}, NULL) == 0);
+    for (int rights = -1; rights <= PROT_READ; rights++) {
+        for (intptr_t way = 0; way < (rights < 0 ? 3 : 1); way++) {
+            unsigned char *pages = map_pages(5);
+            word = (int *)(pages + 8);
+            *word = 5;
+            pthread_t thread = start(sleep_at_word, (void *)way);
+            sem_wait(&ready);
+            until_asleep(sleeper);
+            NEED((rights < 0 ? munmap(pages, 5 * page) : mprotect(pages, 5 * page, rights)) == 0);
+            if (way == 0) {
+                until_asleep(sleeper);
+                NEED(pthread_kill(thread, SIGUSR1) == 0);
+            }
+            finish(thread);
+        }
+    }
+    SAY("%d\n", (int)count);
+}
+
 // Signals that were set while it waited are its parent's.
 static void *wait_in_vfork(void *with) {
     touch_regions();
@@ -970,4 +1007,4 @@ RULES(RULE(a_call_that_waits_has_what_is_there_then), RULE(an_interruption_is_no
       RULE(a_process_has_the_stack_that_it_is_given), RULE(the_first_thread_of_a_child_is_joined),
       RULE(the_list_of_arguments_may_end_with_a_page), RULE(the_last_thread_may_execute), RULE(paths_of_threads_may_be_long),
       RULE(an_interruption_is_not_lost), RULE(a_child_has_a_copy_of_one_moment),
-      RULE(the_parent_is_the_process), RULE(the_parent_may_end), RULE(a_child_of_vfork_may_wait), RULE(children_are_spawned_while_memory_goes), RULE(any_thread_may_execute_a_file))
+      RULE(the_parent_is_the_process), RULE(the_parent_may_end), RULE(a_thread_sleeps_on_when_its_word_is_gone), RULE(a_child_of_vfork_may_wait), RULE(children_are_spawned_while_memory_goes), RULE(any_thread_may_execute_a_file))

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
-use crate::sys::{self, Result, harmless, nr};
+use crate::sys::{self, PROT_READ, Result, harmless, nr};
 use crate::{stack, user};
 
 /// Does a call, or prepares for it. Returns `None` if it goes on as without `--isolate`.
@@ -220,7 +220,7 @@ pub extern "C" fn prepare_again(frame: &mut Frame) {
 fn prepare_anew(frame: &mut Frame) {
     let [number, a, b, c, ..] = frame.call;
     match number {
-        nr::FUTEX => prepare_futex(frame),
+        nr::FUTEX => prepare_futex_again(frame),
         nr::READ | nr::WRITE | nr::PREAD | nr::PWRITE => touch(b, c),
         nr::MADVISE | nr::MSYNC | nr::MLOCK | nr::MLOCK2 => touch(a, b),
         nr::CLOSE | nr::DUP2 | nr::DUP3 | nr::CLOSE_RANGE => {}
@@ -340,8 +340,48 @@ fn is_refused(number: u64, first: u64) -> bool {
     }
 }
 
+/// The word of memory for a futex's frame that says whether the call has met memory that was not there.
+const LACKED: usize = 6;
+
+/// The offset of that word, which the assembly in `entry` writes when the call is made again.
+pub const LACKED_AT: usize = LACKED * size_of::<u64>();
+
+/// A futex for a thread whose own has gone. No value is ever another.
+static GONE: AtomicU32 = AtomicU32::new(0);
+
+/// Makes a futex one of shared memory again. On Linux a thread that sleeps does so when the memory has gone.
+#[inline(never)]
+fn prepare_futex_again(frame: &mut Frame) {
+    const WAIT: u64 = 0;
+    const WAIT_BITSET: u64 = 9;
+    if frame.again == 0 {
+        // It may have slept elsewhere meanwhile.
+        let [word, operation, value, time, other, set] = frame.arguments();
+        frame.call[1..].copy_from_slice(&[word, operation, value, time, other, set]);
+    }
+    let has_lacked = frame.scratch[LACKED] != 0;
+    prepare_futex(frame);
+    let has_slept = frame.rax == Errno::EINTR.to_result() || frame.rax == entry::RESTARTED && !has_lacked;
+    frame.scratch[LACKED] = u64::from(has_lacked && !has_slept);
+    let [_, word, operation, ..] = frame.call;
+    let waits = frame.again == 0 && matches!(operation & 0x7f, WAIT | WAIT_BITSET);
+    if waits && has_slept && lacks::is_noted() && !is_readable(word) {
+        // When there is memory again, the thread is asked (`lacks`), and looks at that.
+        (frame.call[1], frame.call[3]) = (GONE.as_ptr() as u64, 0);
+    }
+}
+
+/// Returns whether the program may read at an address.
+fn is_readable(address: u64) -> bool {
+    super::prepare_stack();
+    locked(|record| {
+        record.at(address).is_some_and(|region| region.rights & PROT_READ != 0 && blocks::is_open(region))
+    })
+}
+
 /// Makes a futex one of shared memory: members have no other.
 fn prepare_futex(frame: &mut Frame) {
+    frame.scratch[LACKED] = 0;
     const PRIVATE: u64 = 128;
     const PRIORITIES: core::ops::RangeInclusive<u64> = 6..=8;
     const REQUEUE: core::ops::RangeInclusive<u64> = 3..=5;

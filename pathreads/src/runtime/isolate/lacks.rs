@@ -57,6 +57,11 @@ pub fn note(record: &mut Record, start: u64, end: u64) {
     }
 }
 
+/// Returns whether this member has said that its call lacks memory.
+pub fn is_noted() -> bool {
+    LACKS.load(Ordering::Relaxed)
+}
+
 /// Begins a call, or a handler or a thread: the one before does not wait any more.
 #[inline(always)]
 pub fn forget() {
