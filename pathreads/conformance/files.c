@@ -222,6 +222,32 @@ static void a_mapping_that_was_only_read_moves(void) {
     say_file();
 }
 
+// A mapping of which a part was written to shows more of its file when it grows, in its place and elsewhere.
+static void a_mapping_that_grows_shows_its_file(void) {
+    map_file(PROT_READ | PROT_WRITE, 0);
+    for (size_t pages = PAGES / 2; pages >= PAGES / 4; pages /= 2) {
+        memory = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+        NEED(memory != MAP_FAILED);
+        memory = mremap(memory, PAGES * page, pages * page, 0);
+        NEED(memory != MAP_FAILED);
+        in_thread(write_byte, (void *)(3 * page));
+        in_thread(write_byte, (void *)((pages - 2) * page));
+        unsigned char *after = memory + pages * page;
+        if (pages < PAGES / 2) NEED(mmap(after, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == after);
+        unsigned char *grown = mremap(memory, pages * page, PAGES * page, MREMAP_MAYMOVE);
+        NEED(grown != MAP_FAILED);
+        memory = grown;
+        in_thread(say_sum, (void *)PAGES);
+        in_thread(write_byte, (void *)((PAGES - 5) * page));
+        in_thread(say_sum, (void *)PAGES);
+    }
+    // The whole is one mapping.
+    memory = mremap(memory, PAGES * page, PAGES * page, MREMAP_MAYMOVE | MREMAP_FIXED, map_pages(PAGES));
+    NEED(memory != MAP_FAILED);
+    in_thread(say_sum, (void *)PAGES);
+    say_file();
+}
+
 static void the_descriptor_and_the_name_may_go(void) {
     map_file(PROT_READ | PROT_WRITE, 0);
     int kept = dup(file);
@@ -350,7 +376,7 @@ RULES(RULE(all_threads_see_what_one_writes), RULE(a_thread_that_has_read_sees_wh
       RULE(a_mapping_may_begin_inside_of_a_file), RULE(calls_write_there),
       RULE(rights_may_come_later), RULE(a_right_that_is_missing_is_a_fault), RULE(a_child_has_its_own),
       RULE(a_vfork_child_writes_to_the_same), RULE(a_mapping_that_moves_keeps_what_was_written),
-      RULE(a_mapping_that_was_only_read_moves), RULE(the_descriptor_and_the_name_may_go),
+      RULE(a_mapping_that_was_only_read_moves), RULE(a_mapping_that_grows_shows_its_file), RULE(the_descriptor_and_the_name_may_go),
       RULE(memory_may_be_made_before_it_is_used), RULE(threads_write_to_pages_beside_each_other),
       RULE(a_call_that_waits_keeps_its_memory), RULE(lost_and_won_rights_count_at_once), RULE(the_programs_locks_of_a_file_stay),
       RULE(a_mapping_of_a_vfork_child_stays), RULE(equal_parts_are_one_mapping_again))
