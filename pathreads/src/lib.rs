@@ -41,7 +41,7 @@ pub const PAGE: u64 = 4096;
 pub const RUNTIME_BASE: u64 = 0x7000_0000;
 
 /// The end of the addresses that the runtime takes for itself.
-pub const RUNTIME_END: u64 = RUNTIME_BASE + (16 << 20);
+pub const RUNTIME_END: u64 = RUNTIME_BASE + (32 << 20);
 
 /// The first address of the slots, which end where the runtime begins.
 pub const SLOTS_BASE: u64 = RUNTIME_BASE - (16 << 20);

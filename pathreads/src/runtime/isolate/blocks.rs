@@ -182,7 +182,7 @@ fn protect(block: Block, rights: u64) -> Result {
 pub fn restore(start: u64, end: u64) {
     super::prepare_stack();
     locked(|record| {
-        for region in record.touched(start, end).iter().filter(|region| region.holders.has(me())) {
+        for region in record.touched(start, end).filter(|region| region.holders.has(me())) {
             // A handler may have begun another reservation here, or kept one.
             let rights = if is_closed(region) { 0 } else { region.rights };
             protect_here(&Region { rights, ..*region });
@@ -298,8 +298,8 @@ pub fn is_closed(region: &Region) -> bool {
 }
 
 /// Returns whether all of a range is the program's.
-pub fn covers(record: &mut Record, start: u64, end: u64) -> bool {
-    record.covers(start, end) && !record.touched(start, end).iter().any(is_kept)
+pub fn covers(record: &Record, start: u64, end: u64) -> bool {
+    record.covers(start, end) && !record.touched(start, end).any(is_kept)
 }
 
 /// Makes all blocks and reservations of a range ordinary, and those beside it, so that the record alone says
@@ -307,7 +307,7 @@ pub fn covers(record: &mut Record, start: u64, end: u64) -> bool {
 /// the two were joined to would not be the block's. The lock is held.
 pub fn settle(record: &mut Record, start: u64, end: u64) -> Result<()> {
     let (mut at, end) = (start.saturating_sub(PAGE), end.saturating_add(PAGE));
-    while let Some(region) = record.touched(at, end).first().copied() {
+    while let Some(region) = record.touched(at, end).next().copied() {
         at = region.end;
         if region.start >= block::END {
             at = reservations::settle(record, &region)?;

@@ -344,7 +344,7 @@ fn with_file(name: &CStr, length: u64, fill: impl FnOnce(u64) -> Result<()>) -> 
 fn copy_memory(record: &Record, memory: u64) -> Result<()> {
     let is_copied =
         |region: &&Region| region.file == NO_FILE && !blocks::is_kept(region) || snapshots::is_own(region);
-    for region in record.all().iter().filter(is_copied) {
+    for region in record.all().filter(is_copied) {
         let (from, length) = (region.offset_of(region.start), region.end - region.start);
         let copied = super::memory::copy_data(memory_file(), from, memory, region.start, length)?;
         control().copied[0].fetch_add(copied, Ordering::Relaxed);
@@ -355,13 +355,12 @@ fn copy_memory(record: &Record, memory: u64) -> Result<()> {
 /// Copies what is in use of the control area. Members that were never made have no blocks.
 fn copy_control(record: &Record, area: u64) -> Result<()> {
     let members = control().most.load(Ordering::Relaxed) as usize + 1;
-    let record_at = record as *const Record as u64;
     let others_end = &raw const control().blocks as u64;
     copy_at(CONTROL, others_end, area)?;
     for tables in [control().blocks.of_first(members), control().reservations.of_first(members)] {
         copy_at(tables.start as u64, tables.end as u64, area)?;
     }
-    copy_at(record_at, record.all().as_ptr_range().end as u64, area)
+    record.in_use().into_iter().try_for_each(|[start, end]| copy_at(start, end, area))
 }
 
 /// Copies a part of the control area to the same place in a child's.
@@ -471,7 +470,7 @@ pub fn begin_sharing() {
     // SAFETY: the maker has the lock.
     let record = unsafe { &*control().record.get() };
     let is_there = |region: &&Region| region.rights != 0 && !blocks::is_closed(region);
-    for region in record.all().iter().filter(is_there) {
+    for region in record.all().filter(is_there) {
         let _ = super::map_here(region);
     }
     super::note_synced();

@@ -35,7 +35,7 @@ pub fn looking(f: impl FnOnce()) {
 }
 
 /// Notes whether a call lacks memory of a range. The lock is held.
-pub fn note(record: &mut Record, start: u64, end: u64) {
+pub fn note(record: &Record, start: u64, end: u64) {
     const BOTH: u64 = PROT_READ | PROT_WRITE;
     // Some arguments are the runtime's.
     if (RUNTIME_BASE..RUNTIME_END).contains(&start) {
@@ -51,7 +51,7 @@ pub fn note(record: &mut Record, start: u64, end: u64) {
         control().lacking.fetch_add(1, Ordering::SeqCst);
     }
     let is_there = |region: &Region| region.rights & BOTH == BOTH && !blocks::is_closed(region);
-    let has_all = record.covers(start, end) && record.touched(start, end).iter().all(is_there);
+    let has_all = record.covers(start, end) && record.touched(start, end).all(is_there);
     if has_all && is_new {
         forget_lack();
     }

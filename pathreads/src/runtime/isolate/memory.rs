@@ -258,7 +258,7 @@ fn check_limit(record: &Record, length: u64, rights: u64) -> Result<()> {
             && region.rights & PROT_WRITE != 0
             && !blocks::is_closed(region)
     };
-    let used: u64 = record.all().iter().filter(is_data).map(|region| region.end - region.start).sum();
+    let used: u64 = record.all().filter(is_data).map(|region| region.end - region.start).sum();
     if used + length > limit { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
@@ -386,11 +386,11 @@ fn copy_in(from: u64, to: u64, length: u64) -> Result<()> {
 /// Copies a private mapping of a file in a range that will be written to. Members that have the file mapped
 /// there map the copy in its place.
 pub fn copy_private(record: &mut Record, start: u64, end: u64) -> Result<()> {
-    while let Some(region) = record.touched(start, end).iter().find(|region| region.needs_copy()).copied() {
+    while let Some(region) = record.touched(start, end).find(|region| region.needs_copy()).copied() {
         if snapshots::is_own(&region) && snapshots::end(record) {
             continue;
         }
-        if record.all().len() >= MANY_REGIONS {
+        if record.len() >= MANY_REGIONS {
             copy_part(record, &region, region.start, region.end)?;
             continue;
         }
@@ -431,21 +431,22 @@ fn copy_content(region: &Region, start: u64, end: u64, layer: u64) -> Result {
 /// Makes a part of a region the program's memory in the layer for copies. No member writes to it before all
 /// have it.
 fn place_part(record: &mut Record, region: &Region, start: u64, end: u64) -> Result<()> {
-    for part in record.divided(start, end).map_err(full)? {
+    record.divide(start, end).map_err(full)?;
+    record.change(start, end, |part| {
         part.is_copy |= part.is_private && !part.is_snapshot;
         (part.file, part.offset) = (NO_FILE, snapshots::layer());
         (part.is_private, part.is_snapshot) = (false, false);
         part.current = Members::NONE;
-    }
+    });
     // Before the bounds change: see `touch`.
     super::announce();
     request(region.holders, Request::Replace { start, end });
-    for part in record.touched(start, end) {
+    record.change(start, end, |part| {
         // A member that cannot map it gets it by a fault.
         if take(part).is_err() {
             super::unmap_here(part.start, part.end);
         }
-    }
+    });
     record.join(start, end);
     match region.file {
         NO_FILE => punch(region.offset_of(start), region.offset_of(end)),
@@ -462,8 +463,8 @@ fn file_of(region: &Region) -> u64 {
 /// Makes the program's memory in a range go.
 pub fn remove(record: &mut Record, start: u64, end: u64) -> Result<()> {
     blocks::settle(record, start, end)?;
-    record.divided(start, end).map_err(full)?;
-    while let Some(region) = record.touched(start, end).first().copied() {
+    record.divide(start, end).map_err(full)?;
+    while let Some(region) = record.touched(start, end).next().copied() {
         record.remove(region.start, region.end);
         super::unmap_here(region.start, region.end);
         request(region.holders, Request::Unmap { start: region.start, end: region.end });
@@ -483,7 +484,7 @@ fn release(record: &mut Record, region: &Region) {
 
 /// Closes the file of a region that has gone, if no other region has it.
 fn close_unused(record: &Record, region: &Region) {
-    let is_unused = record.all().iter().all(|other| other.file != region.file);
+    let is_unused = record.all().all(|other| other.file != region.file);
     match region.is_private {
         true => {
             note_copies(record);
@@ -539,10 +540,9 @@ fn note_copy(region: &Region) {
 
 /// Notes the bounds of memory that must be copied before the kernel writes to it.
 pub fn note_copies(record: &Record) {
-    let mut regions = record.all().iter().filter(|region| region.needs_copy());
-    let first = regions.next();
-    let last = regions.next_back().or(first);
-    let bounds = [first.map_or(0, |region| region.start), last.map_or(0, |region| region.end)];
+    let regions = record.all().filter(|region| region.needs_copy());
+    let first = regions.clone().map(|region| region.start).min();
+    let bounds = [first.unwrap_or(0), regions.map(|region| region.end).max().unwrap_or(0)];
     // Release pairs with the acquire in `needs_copy`.
     for (bound, value) in control().copies.iter().zip(bounds) {
         bound.store(value, Ordering::Release);
@@ -575,12 +575,11 @@ pub fn protect(start: u64, length: u64, rights: u64) -> Result {
     super::with_record(|record| {
         blocks::settle(record, start, end)?;
         let is_whole = record.covers(start, end);
-        record.divided(start, end).map_err(full)?;
+        record.divide(start, end).map_err(full)?;
         let mut at = start;
-        while let Some(region) = record.touched(at, end).first_mut() {
-            if region.start > at {
-                break;
-            }
+        while at < end
+            && let Some(region) = record.at_mut(at)
+        {
             at = region.end;
             let is_private = region.is_private;
             protect_region(region, rights)?;
@@ -661,7 +660,7 @@ pub fn resize([start, old, new, flags, target, _]: [u64; 6]) -> Result {
         let moved = move_or_resize(record, [start, old, new, flags, target], behind);
         if let Some((file, _)) = behind {
             control().private_files.fetch_add(1, Ordering::Relaxed);
-            if record.all().iter().all(|region| region.file != file) {
+            if record.all().all(|region| region.file != file) {
                 close_private(file);
             }
         }
@@ -671,9 +670,11 @@ pub fn resize([start, old, new, flags, target, _]: [u64; 6]) -> Result {
 
 /// Returns the descriptor of the file of a private mapping of which parts were copied, and the offset of its
 /// start.
-fn file_behind(record: &mut Record, start: u64, end: u64) -> Option<(u64, u64)> {
-    let is_divided = record.touched(start, end).len() > 1 && is_one(record, start, end);
-    let mut regions = record.touched(start, end).iter().filter(|_| is_divided);
+fn file_behind(record: &Record, start: u64, end: u64) -> Option<(u64, u64)> {
+    let mut regions = record.touched(start, end);
+    if regions.clone().nth(1).is_none() || !is_one(record, start, end) {
+        return None;
+    }
     let region = regions.find(|region| region.is_private && !region.is_snapshot)?;
     let offset = match region.start.checked_sub(start) {
         Some(before) => region.offset.checked_sub(before)?,
@@ -761,37 +762,35 @@ fn move_or_resize(
 }
 
 /// Returns whether a range is one mapping to the program: parts of a private mapping may be copied.
-fn is_one(record: &mut Record, start: u64, end: u64) -> bool {
+fn is_one(record: &Record, start: u64, end: u64) -> bool {
     let is_whole = record.covers(start, end);
     let regions = record.touched(start, end);
-    let rights = regions.first().map_or(0, |region| region.rights);
+    let rights = regions.clone().next().map_or(0, |region| region.rights);
     let is_one = |is_part: fn(&Region) -> bool| {
-        regions.iter().all(|region| region.rights == rights && is_part(region))
+        regions.clone().all(|region| region.rights == rights && is_part(region))
     };
     is_whole
-        && (regions.len() == 1
+        && (regions.clone().nth(1).is_none()
             || is_one(|region| region.is_private || region.is_copy)
             || is_one(|region| region.is_anonymous() && !region.is_copy))
 }
 
 /// Makes a private mapping, of which parts were copied, one copy in one layer.
 fn make_one(record: &mut Record, start: u64, end: u64) -> Result<()> {
-    if record.touched(start, end).len() < 2 || !is_one(record, start, end) {
+    if record.touched(start, end).nth(1).is_none() || !is_one(record, start, end) {
         return Ok(());
     }
-    record.divided(start, end).map_err(full)?;
+    record.divide(start, end).map_err(full)?;
     let layer = snapshots::layer();
     let is_apart = |region: &&Region| region.file != NO_FILE || region.offset != layer;
-    while let Some(region) = record.touched(start, end).iter().find(is_apart).copied() {
+    while let Some(region) = record.touched(start, end).find(is_apart).copied() {
         // Other members may write to memory that is no private mapping.
         super::with_others_stopped(|| copy_part(record, &region, region.start, region.end))?;
     }
     // All lie in the program's memory, and are mapped there wherever they are mapped.
     let regions = record.touched(start, end);
-    let holders = regions.iter().fold(Members::NONE, |all, region| all.and_all(region.holders));
-    for region in regions {
-        (region.holders, region.current) = (holders, Members::NONE);
-    }
+    let holders = regions.fold(Members::NONE, |all, region| all.and_all(region.holders));
+    record.change(start, end, |region| (region.holders, region.current) = (holders, Members::NONE));
     record.join(start, end);
     super::announce_to_all();
     Ok(())
@@ -892,7 +891,7 @@ pub fn advise(start: u64, length: u64, advice: u64) -> Option<Result> {
             drop_snapshots(record, start, end)?;
             reservations::settle_copies(record, start, end)?;
             // A copy of a file stays as it is: its bytes would not come back.
-            for region in record.touched(start, end).iter().filter(|region| region.is_fresh()) {
+            for region in record.touched(start, end).filter(|region| region.is_fresh()) {
                 punch(region.offset_of(region.start.max(start)), region.offset_of(region.end.min(end)));
             }
         }
@@ -904,7 +903,7 @@ pub fn advise(start: u64, length: u64, advice: u64) -> Option<Result> {
 /// range is copied with its neighbours, so that there are not many regions.
 fn drop_snapshots(record: &mut Record, start: u64, end: u64) -> Result<()> {
     let is_it = |region: &&Region| region.is_snapshot && !region.is_copy;
-    while let Some(region) = record.touched(start, end).iter().find(is_it).copied() {
+    while let Some(region) = record.touched(start, end).find(is_it).copied() {
         let (from, to) = (start.max(region.start), end.min(region.end));
         if snapshots::is_own(&region) && snapshots::end(record) {
             continue;

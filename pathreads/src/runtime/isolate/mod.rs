@@ -319,9 +319,8 @@ fn kept_in(first: u64, last: u64) -> Option<u64> {
     }
     let own = [memory_file(), signals::file()].into_iter().filter(|file| range.contains(file));
     prepare_stack();
-    let shared = locked(|record| {
-        record.all().iter().map(|region| region.file).filter(|file| range.contains(file)).min()
-    });
+    let shared =
+        locked(|record| record.all().map(|region| region.file).filter(|file| range.contains(file)).min());
     own.chain(shared).min()
 }
 
@@ -578,17 +577,13 @@ fn do_as_asked(pointer: u64) -> Option<u32> {
         Request::Protect { start, end } => {
             // SAFETY: the requester holds the lock, and does not change the record until `pending` is
             // cleared.
-            let record = unsafe { &mut *control().record.get() };
-            record
-                .touched(start, end)
-                .iter()
-                .filter(|region| region.holders.has(me()))
-                .for_each(protect_here);
+            let record = unsafe { &*control().record.get() };
+            record.touched(start, end).filter(|region| region.holders.has(me())).for_each(protect_here);
         }
         Request::Replace { start, end } => {
             // SAFETY: as above.
-            let record = unsafe { &mut *control().record.get() };
-            let regions = record.touched(start, end).iter().filter(|region| region.holders.has(me()));
+            let record = unsafe { &*control().record.get() };
+            let regions = record.touched(start, end).filter(|region| region.holders.has(me()));
             regions.for_each(replace_here);
         }
         Request::Act { signal, action } => sigaction::set_here(signal, action),
@@ -696,7 +691,7 @@ pub fn fault(address: u64, cause: u64) -> bool {
     };
     locked(|record| {
         let is_programs = |region: &&mut Region| region.rights & needed != 0 && blocks::is_open(region);
-        let Some(region) = record.at(address).filter(is_programs) else {
+        let Some(region) = record.at_mut(address).filter(is_programs) else {
             return false;
         };
         control().faults.fetch_add(1, Ordering::Relaxed);
@@ -749,7 +744,7 @@ fn map_all() {
         blocks::note_seen();
         let is_missing =
             |region: &&mut Region| region.rights != 0 && !region.current.has(me()) && blocks::is_open(region);
-        for region in record.all_mut().iter_mut().filter(is_missing) {
+        for region in record.all_mut().filter(is_missing) {
             let _ = take(region);
         }
         note_synced();
@@ -791,7 +786,7 @@ fn map_range(start: u64, length: u64) {
         if lacks::looks() {
             lacks::note(record, start, end);
         }
-        let is_ready = |region: &&mut Region| region.current.has(me()) && !region.needs_copy();
+        let is_ready = |region: &&Region| region.current.has(me()) && !region.needs_copy();
         if let Some(region) = record.at(start).filter(is_ready) {
             remembered::add(region);
         }
@@ -807,10 +802,11 @@ fn bring(record: &mut Record, start: u64, end: u64) {
 }
 
 fn touch_in(record: &mut Record, start: u64, end: u64) {
-    let is_missing = |region: &&mut Region| !region.current.has(me()) && blocks::is_open(region);
-    for region in record.touched(start, end).iter_mut().filter(is_missing) {
-        let _ = take(region);
-    }
+    record.change(start, end, |region| {
+        if !region.current.has(me()) && blocks::is_open(region) {
+            let _ = take(region);
+        }
+    });
 }
 
 /// Notes that members may have less than is recorded. The lock is held. This member has what changed, or

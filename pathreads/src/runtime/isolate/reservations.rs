@@ -236,10 +236,10 @@ pub fn begin_open(record: &mut Record, at: u64) {
 
 /// Returns the reservation that a slot's ordinary memory is: what lies before and behind one readable and
 /// writable region has no rights, and no other member has any of it.
-fn as_open(record: &mut Record, slot: Slot) -> Option<Seen> {
+fn as_open(record: &Record, slot: Slot) -> Option<Seen> {
     let start = slot.start();
     let regions = record.touched(start - PAGE, slot.end());
-    let end = regions.last()?.end;
+    let end = regions.clone().last()?.end;
     let is_plain =
         |region: &Region| region.is_fresh() && !region.is_stack && region.holders == Members::only(me());
     // The next mapping must find it zero, and only the part is made so.
@@ -247,12 +247,12 @@ fn as_open(record: &mut Record, slot: Slot) -> Option<Seen> {
         let (start, end) = (region.offset_of(region.start), region.offset_of(region.end));
         region.rights != 0 || memory::first_data(memory_file(), start, end).is_none()
     };
-    let is_whole = regions[0].start == start
+    let is_whole = regions.clone().next()?.start == start
         && end < slot.end()
-        && regions.windows(2).all(|pair| pair[0].end == pair[1].start)
-        && regions.iter().all(is_plain)
-        && regions.iter().all(is_empty);
-    let mut with_rights = regions.iter().filter(|region| region.rights != 0);
+        && record.covers(start, end)
+        && regions.clone().all(is_plain)
+        && regions.clone().all(is_empty);
+    let mut with_rights = regions.filter(|region| region.rights != 0);
     let open = with_rights.next().filter(|region| is_whole && region.rights == OPEN)?;
     if with_rights.next().is_some() {
         return None;
@@ -306,11 +306,11 @@ pub fn settle(record: &mut Record, region: &Region) -> Result {
         control().reservations.set_copied(slot, Part::default());
         memory::remove(record, start, end)?;
     } else if !seen.is_open() {
-        for region in record.touched(start + seen.part.start, start + seen.part.end) {
+        record.change(start + seen.part.start, start + seen.part.end, |region| {
             region.rights = 0;
             // It is zero, and another part may be opened next.
             punch(region.offset_of(region.start), region.offset_of(region.end));
-        }
+        });
         record.join(start, end);
     }
     mark_copies(record, start, end)?;
@@ -320,7 +320,7 @@ pub fn settle(record: &mut Record, region: &Region) -> Result {
 /// Makes all ordinary of which a part of at least this length is open. All other members are stopped.
 pub fn settle_large(record: &mut Record, length: u64) -> Result<()> {
     let mut at = START;
-    while let Some(region) = record.touched(at, END).first().copied() {
+    while let Some(region) = record.touched(at, END).next().copied() {
         at = region.end;
         if of(&region).is_some_and(|(_, seen)| seen.is_open() && seen.part.length() >= length) {
             at = settle(record, &region)?;
@@ -336,7 +336,8 @@ pub fn mark_copies(record: &mut Record, start: u64, end: u64) -> Result<()> {
         let copied = control().reservations.copied(slot);
         if copied.length() > 0 {
             let (from, to) = (slot.start() + copied.start, slot.start() + copied.end);
-            record.divided(from, to).map_err(full)?.iter_mut().for_each(|region| region.is_copy = true);
+            record.divide(from, to).map_err(full)?;
+            record.change(from, to, |region| region.is_copy = true);
             control().reservations.set_copied(slot, Part::default());
         }
     }

@@ -103,16 +103,16 @@ pub fn begin(record: &mut Record) -> Option<u64> {
     reservations::settle_large(record, LEAST_LENGTH).ok()?;
     // A member that has left is not stopped.
     let are_stopped = control().leaving.load(Ordering::Relaxed) == 0;
-    let apart = record.all().iter().filter(|region| is_apart(region)).count();
+    let apart = record.all().filter(|region| is_apart(region)).count();
     // A child of `vfork` is not asked when memory moves.
     if end(record) && are_stopped && !fork::has_sharing_children() && apart > FEW_APART {
         join_layers(record);
     }
     let is_possible = are_stopped
         && !fork::has_sharing_children()
-        && record.all().len() < MANY_REGIONS
+        && record.len() < MANY_REGIONS
         && control().private_files.load(Ordering::Relaxed) < MOST_PRIVATE;
-    if !is_possible || !record.all().iter().any(is_own) && next_run(record, 0).is_none() {
+    if !is_possible || !record.all().any(is_own) && next_run(record, 0).is_none() {
         return None;
     }
     let [layer, highest] = next_layer(record)?;
@@ -123,10 +123,10 @@ pub fn begin(record: &mut Record) -> Option<u64> {
         at = end;
     }
     drop_rights(record, file);
-    for region in record.all_mut().iter_mut().filter(|region| is_own(region)) {
+    for region in record.all_mut().filter(|region| is_own(region)) {
         region.file = file;
     }
-    if record.all().iter().all(|region| region.file != file) {
+    if record.all().all(|region| region.file != file) {
         sys::close(file);
         return None;
     }
@@ -138,7 +138,7 @@ pub fn begin(record: &mut Record) -> Option<u64> {
 
 /// Goes on in the parent when the child was made, or could not be.
 pub fn go_on(record: &mut Record, file: u64) {
-    for region in record.all_mut().iter_mut().filter(|region| region.file == file) {
+    for region in record.all_mut().filter(|region| region.file == file) {
         region.file = memory_file();
     }
     control().private_files.fetch_sub(1, Ordering::Relaxed);
@@ -148,7 +148,7 @@ pub fn go_on(record: &mut Record, file: u64) {
 /// Returns a layer that is not in use, and the highest that has been since there are snapshots. While there
 /// are some, the former is above all that have been.
 fn next_layer(record: &Record) -> Option<[u64; 2]> {
-    let layers = || record.all().iter().map(layer_of);
+    let layers = || record.all().map(layer_of);
     let highest = layers().fold(0, u64::max);
     let next = match layer() {
         0 => (1..).map(|number| number * LAYER).find(|layer| layers().all(|used| used != *layer))?,
@@ -174,30 +174,28 @@ fn next_run(record: &Record, from: u64) -> Option<(u64, u64)> {
             && region.rights & PROT_EXEC == 0
             && !blocks::is_block(region)
     };
-    let mut regions = &record.all()[record.all().partition_point(|region| region.start < from)..];
-    while let Some((first, rest)) = regions.split_first() {
+    let mut regions = record.touched(from, u64::MAX).peekable();
+    while let Some(first) = regions.next() {
         if !is_possible(first) {
-            regions = rest;
             continue;
         }
-        let continues = |[one, next]: [&Region; 2]| {
-            one.end == next.start && one.rights == next.rights && is_possible(next)
-        };
-        let count = 1 + regions.windows(2).take_while(|pair| continues([&pair[0], &pair[1]])).count();
-        let (run, rest) = regions.split_at(count);
-        let (start, end) = (first.start, run[count - 1].end);
-        if end - start >= LEAST_LENGTH && has_much(run) {
+        let (start, mut end) = (first.start, first.end);
+        let continues =
+            |next: &Region, end: u64| end == next.start && first.rights == next.rights && is_possible(next);
+        while let Some(next) = regions.next_if(|next| continues(next, end)) {
+            end = next.end;
+        }
+        if end - start >= LEAST_LENGTH && has_much(record, start, end) {
             return Some((start, end));
         }
-        regions = rest;
     }
     None
 }
 
 /// Returns whether neighbours have much data that is in no snapshot.
-fn has_much(run: &[Region]) -> bool {
+fn has_much(record: &Record, start: u64, end: u64) -> bool {
     let mut data = 0;
-    for region in run.iter().filter(|region| region.file == NO_FILE) {
+    for region in record.touched(start, end).filter(|region| region.file == NO_FILE) {
         let (mut at, end) = (region.offset_of(region.start), region.offset_of(region.end));
         while let Some(start) = memory::first_data(memory_file(), at, end) {
             at = memory::first_hole(memory_file(), start, end.min(start + LEAST_DATA));
@@ -214,22 +212,21 @@ fn has_much(run: &[Region]) -> bool {
 fn make(record: &mut Record, start: u64, end: u64, file: u64) {
     for (from, to) in stacks_in(start, end) {
         // If the record is full, the whole region is copied.
-        let _ = record.divided(from, to);
+        let _ = record.divide(from, to);
     }
-    for region in record.touched(start, end).iter_mut().filter(|region| region.file == NO_FILE) {
-        if stacks_in(region.start, region.end).next().is_some() {
-            continue;
+    record.change(start, end, |region| {
+        if region.file == NO_FILE && stacks_in(region.start, region.end).next().is_none() {
+            (region.file, region.offset) = (file, region.offset_of(region.start));
+            (region.is_private, region.is_snapshot) = (true, true);
         }
-        (region.file, region.offset) = (file, region.offset_of(region.start));
-        (region.is_private, region.is_snapshot) = (true, true);
-    }
+    });
 }
 
 /// Has all members map new snapshots without the right to write.
 fn drop_rights(record: &mut Record, file: u64) {
     drop_rights_here(record, file);
     request(super::others(), Request::Freeze { file });
-    for region in record.all_mut().iter_mut().filter(|region| region.file == file) {
+    for region in record.all_mut().filter(|region| region.file == file) {
         region.current = region.holders;
     }
     memory::note_copies(record);
@@ -238,7 +235,7 @@ fn drop_rights(record: &mut Record, file: u64) {
 
 /// Does so in this member.
 pub fn drop_rights_here(record: &Record, file: u64) {
-    for region in record.all().iter().filter(|region| region.file == file && region.holders.has(me())) {
+    for region in record.all().filter(|region| region.file == file && region.holders.has(me())) {
         let (start, length) = (region.start, region.end - region.start);
         // SAFETY: the memory is the program's.
         if unsafe { sys::call(nr::MPROTECT, [start, length, region.mapped_rights()]) }.is_err() {
@@ -286,7 +283,7 @@ pub fn end(record: &mut Record) -> bool {
     if fork::has_sharing_children() || is_read_by_others() {
         return false;
     }
-    for region in record.all_mut().iter_mut().filter(|region| is_own(region)) {
+    for region in record.all_mut().filter(|region| is_own(region)) {
         (region.file, region.offset) = (NO_FILE, layer_of(region));
         (region.is_private, region.is_snapshot) = (false, false);
         region.current = Members::NONE;
@@ -317,8 +314,7 @@ fn drop_unnamed(record: &Record) {
     let (mut at, end) = (0, MOST_LAYERS * LAYER);
     while let Some(data) = memory::first_data(memory_file(), at, end) {
         let (layer, address) = (data / LAYER * LAYER, data % LAYER);
-        let next = record.all().partition_point(|region| region.end <= address);
-        let (bound, is_named) = match record.all().get(next) {
+        let (bound, is_named) = match record.touched(address, u64::MAX).next() {
             Some(region) if region.start <= address => {
                 (region.end, region.file == NO_FILE && region.offset == layer)
             }
@@ -335,8 +331,8 @@ fn drop_unnamed(record: &Record) {
 /// Moves memory to the first layer, in which nothing else is at its addresses when there are no snapshots.
 /// All other members are stopped.
 fn join_layers(record: &mut Record) {
-    for index in 0..record.all().len() {
-        let region = record.all()[index];
+    for moved in record.all_mut() {
+        let region = *moved;
         let (Region { start, end, offset, .. }, length) = (region, region.end - region.start);
         if !is_apart(&region) || stacks_in(start, end).next().is_some() {
             continue;
@@ -346,7 +342,6 @@ fn join_layers(record: &mut Record) {
             break;
         }
         super::punch(offset + start, offset + end);
-        let moved = &mut record.all_mut()[index];
         (moved.offset, moved.current) = (0, Members::NONE);
     }
     super::announce_to_all();
@@ -366,7 +361,7 @@ fn is_apart(region: &Region) -> bool {
 /// Unmaps what this member has not mapped as it is recorded.
 pub fn forget_here(record: &Record) {
     let is_behind = |region: &&Region| region.holders.has(me()) && !region.current.has(me());
-    for region in record.all().iter().filter(is_behind) {
+    for region in record.all().filter(is_behind) {
         super::unmap_here(region.start, region.end);
     }
 }
