@@ -15,7 +15,8 @@
 //! | [`Deltas`] | an entry in a table of the core's | a call of `settle`, some epochs later | 48 |
 //!
 //! [`EmbeddedCount`] is LODIC's: a few bits of a word of the host's, as long as the host leaves it alone.
-//! [`ClaimedCount`] is the same counter with a word of its own, which objects claim one after the other.
+//! [`ClaimedCount`] is the same counter with a word of its own, which objects claim one after the other, or
+//! one of a [`ClaimedSet`].
 //!
 //! [`SkipList`] is a map from numbers to values with wait-free lookups, for the figures that show lookups in
 //! the radix map and Bonsai beside writers. `docs/design/baselines.md` names the source paper of each part.
@@ -37,7 +38,7 @@ mod counters;
 mod scheme;
 mod skiplist;
 
-pub use counters::claimed::ClaimedCount;
+pub use counters::claimed::{ClaimedCount, ClaimedSet};
 pub use counters::deltas::{DeltaCount, Deltas};
 pub use counters::embedded::EmbeddedCount;
 pub use counters::locked::Locked;

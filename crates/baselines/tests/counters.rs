@@ -8,7 +8,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use baselines::{
-    ClaimedCount, Deltas, EmbeddedCount, Locked, PayGo, Scheme, Shared, Sloppy, Snzi, Uncounted, Zero,
+    ClaimedCount, ClaimedSet, Deltas, EmbeddedCount, Locked, PayGo, Scheme, Shared, Sloppy, Snzi, Uncounted,
+    Zero,
 };
 use forgetful::Forgetful;
 use percore::{CoreId, Pinned, threads};
@@ -287,13 +288,40 @@ fn the_bytes_of_an_object() {
 fn a_claimed_count_keeps_its_object_while_it_counts() {
     let word = ClaimedCount::default();
     assert!(!word.take(1) && word.claim(1) && word.claim(1));
-    assert!((0..0xffff).all(|_| word.take(1)) && !word.take(1) && !word.take(2));
+    assert!((0..0x7fff).all(|_| word.take(1)) && !word.take(1) && !word.take(2));
     assert!(word.is_used() && word.has(1) && !word.has(2) && !word.claim(2));
-    (0..0xffff).for_each(|_| word.leave());
+    (0..0x7fff).for_each(|_| word.leave());
     assert!(!word.is_used() && !word.has(2) && word.take(1));
     word.leave();
     assert!(!word.has(1) && !word.take(1), "the question frees the word");
     assert!(word.claim(2) && word.take(2) && !word.has(1) && word.has(2));
+}
+
+/// Eight objects that all begin at the same place of a set count side by side. A ninth gets the word of one
+/// that has not been read between two of its claims, and none while all are read.
+#[test]
+fn eight_objects_of_a_set_do_not_push_each_other_out() {
+    let (set, place) = (ClaimedSet::default(), 3);
+    let read = |object| set.take(place, object).map(ClaimedCount::leave).is_some();
+    assert!((1..=8).all(|object| set.claim(place, object) && !set.claim(place, object)));
+    for _ in 0..10 {
+        assert!((1..=8).all(read), "each keeps its word");
+        assert!(!set.claim(place, 9) && !read(9));
+    }
+    assert!((1..=8).filter(|&object| object != 6).all(read));
+    assert!(set.claim(place, 9) && read(9) && !read(6), "6 gives way");
+}
+
+/// A word that counts does not give way, however long ago it was used.
+#[test]
+fn an_object_of_a_set_keeps_its_word_while_it_counts() {
+    let set = ClaimedSet::default();
+    let held: Vec<_> = (1..=8).filter_map(|object| (set.claim(0, object), set.take(0, object)).1).collect();
+    assert!(!set.claim(0, 9) && !set.claim(0, 9) && held.len() == 8);
+    assert!(set.is_used() && (1..=8).all(|object| set.has(object)) && !set.has(9));
+    held.iter().for_each(|word| word.leave());
+    assert!(!set.is_used() && (1..=8).all(|object| set.take(7, object).map(ClaimedCount::leave).is_some()));
+    assert!((1..=8).all(|object| !set.has(object) && set.take(0, object).is_none()), "questions free words");
 }
 
 /// The count stops at its most and at 0, and leaves the other bits of the word alone.

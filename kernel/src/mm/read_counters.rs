@@ -21,7 +21,7 @@
 //!    read has just written. If it is another core's, the line has come from there.
 //! 2. A counter is claimed by a core that is pinned and found the frame in its file's tree since, as a hold
 //!    is taken. It sets the descriptor's flag first. So when the frame is released, the flag says whether any
-//!    counter may name it, and the question looks at one word of each page of counters. This is LODIC's
+//!    counter may name it, and the question looks at one set of each page of counters. This is LODIC's
 //!    query, by processes. It is exact without a flag that holds updates off, because no hold can be taken
 //!    any more.
 //! 3. The question frees the counters of its frame. So no counter names a frame that is used anew.
@@ -37,7 +37,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsiz
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use baselines::ClaimedCount;
+use baselines::{ClaimedCount, ClaimedSet};
 use percore::{Pinned, pin};
 use refcache::{Header, Refcache};
 use sync::SpinLock;
@@ -53,8 +53,8 @@ const CONTENDED: u32 = 8;
 /// Epochs between two sweeps: a process that does not count in its page between them loses it.
 const SWEEP: u64 = 16;
 
-/// Counters of each page: what is left of a frame.
-const COUNTERS: usize = FRAME as usize / size_of::<ClaimedCount>() - 8;
+/// Sets of counters in each page: what is left of a frame.
+const SETS: usize = FRAME as usize / size_of::<ClaimedSet>() - 1;
 
 /// The counters of one process.
 #[repr(C, align(64))]
@@ -64,15 +64,10 @@ struct CounterPage {
     owner: AtomicPtr<ReadCounters>,
     /// A read has counted here since the last sweep. Relaxed: a hint.
     used: AtomicBool,
-    _rest: Rest,
-    counters: [ClaimedCount; COUNTERS],
+    sets: [ClaimedSet; SETS],
 }
 
-/// The end of a cache line.
-#[repr(align(64))]
-struct Rest;
-
-const _: () = assert!(size_of::<CounterPage>() == FRAME as usize && offset_of!(CounterPage, counters) == 64);
+const _: () = assert!(size_of::<CounterPage>() == FRAME as usize && offset_of!(CounterPage, sets) == 64);
 
 // SAFETY: the owner is used under the lock of the list only, and the rest is atomic.
 unsafe impl Send for Listed {}
@@ -105,10 +100,8 @@ impl ReadCounters {
     #[inline]
     pub(super) fn take(&self, _pin: &Pinned, frame: FrameNum) -> Option<Counted> {
         let page = self.page()?;
-        let counter = page.counter(frame);
-        if !counter.take(name(frame)) {
-            return None;
-        }
+        let (set, first) = page.place(frame);
+        let counter = set.take(first, name(frame))?;
         if !page.used.load(Ordering::Relaxed) {
             page.used.store(true, Ordering::Relaxed);
         }
@@ -116,13 +109,14 @@ impl ReadCounters {
     }
 
     /// Claims a counter for the next read of `frame`, which the pinned caller found in its file's tree. There
-    /// may be no memory, or the counter is in use for another frame.
+    /// may be no memory, or the counters of its set are in use for other frames.
     #[cold]
     pub(super) fn claim(&self, pin: &Pinned, frame: FrameNum) {
         let Some(page) = self.page().or_else(|| self.make()) else { return };
         // Relaxed: the epochs order it before the question.
         page_refs::mark(frame).claimed.store(true, Ordering::Relaxed);
-        if page.counter(frame).claim(name(frame)) {
+        let (set, first) = page.place(frame);
+        if set.claim(first, name(frame)) {
             counters::add(pin, Counter::ReadCounters, 1);
         }
     }
@@ -199,10 +193,13 @@ impl CounterPage {
         NonNull::new(block)
     }
 
-    fn counter(&self, frame: FrameNum) -> &ClaimedCount {
+    /// Returns the set of a frame, and the place in it that is looked at first.
+    #[inline(always)]
+    fn place(&self, frame: FrameNum) -> (&ClaimedSet, usize) {
         // The high bits of the hash: neighbours get places far apart, and no division is needed.
-        let hash = (frame.get() as u32).wrapping_mul(0x9e37_79b9);
-        &self.counters[((u64::from(hash) * COUNTERS as u64) >> 32) as usize]
+        let hash = u64::from((frame.get() as u32).wrapping_mul(0x9e37_79b9));
+        let place = ((hash * (SETS * ClaimedSet::WORDS) as u64) >> 32) as usize;
+        (&self.sets[place / ClaimedSet::WORDS], place % ClaimedSet::WORDS)
     }
 
     /// Takes a page from its owner.
@@ -235,7 +232,7 @@ unsafe fn release(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
     let page = header.cast::<CounterPage>();
     let mut pages = PAGES.lock();
     // SAFETY: it is freed below only.
-    if unsafe { page.as_ref() }.counters.iter().any(ClaimedCount::is_used) {
+    if unsafe { page.as_ref() }.sets.iter().any(ClaimedSet::is_used) {
         drop(pages);
         // SAFETY: the domain has forgotten the header.
         unsafe { page_refs::come_back(domain, pin, header, release) };
@@ -284,7 +281,7 @@ pub(super) fn is_held(frame: FrameNum) -> bool {
 #[cold]
 fn is_counted(frame: FrameNum) -> bool {
     // SAFETY: a page is freed when it is out of the list.
-    let has = |Listed(page): &Listed| unsafe { page.as_ref() }.counter(frame).has(name(frame));
+    let has = |Listed(page): &Listed| unsafe { page.as_ref() }.place(frame).0.has(name(frame));
     PAGES.lock().iter().any(has)
 }
 

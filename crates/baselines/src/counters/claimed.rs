@@ -12,6 +12,11 @@
 //! | object A, count 0 | object B, count 0 | a reader of B that claims it |
 //! | object A, count 0 | free | the caller that asks about A |
 //!
+//! Words lie in [sets](ClaimedSet) of eight, a cache line. An object may claim any word of its set. If none
+//! is free, the bit *used* says which object gives way, as in a clock: a reader sets it with its count, and a
+//! claim that finds no word without it clears it in all of them and gives up. So of nine objects that are
+//! read equally often eight keep their words.
+//!
 //! 1. A word keeps its object while its count is above 0. So a reference is dropped where it was taken, by
 //!    one subtraction, and never changes its home. A reader that finds no room counts in the object instead.
 //! 2. The count is *asked* when no reference to the object is taken any more, and no word is claimed for it.
@@ -19,6 +24,8 @@
 //!    has none in each of them, when it is looked at, has none.
 //! 3. The question frees the words of its object. So when the object's memory is used again, no word names
 //!    it, and the next object there knows of each word that was claimed for it.
+//! 4. Two readers of an object may claim a word each at the same time. That does no harm: the question looks
+//!    at all words of the set.
 //!
 //! Orderings: [`leave`](ClaimedCount::leave) is Release. Its partner is the Acquire load of the question, also
 //! if the word was claimed in between, since a claim is a read-modify-write and continues its release
@@ -28,13 +35,20 @@ use sync::atomic::{AtomicU64, Ordering};
 
 use super::embedded::EmbeddedCount;
 
-/// The count, below the object's number.
-const COUNT: EmbeddedCount = EmbeddedCount::new(0, BITS);
+/// The count, below the bit and the object's number.
+const COUNT: EmbeddedCount = EmbeddedCount::new(0, BITS - 1);
 const BITS: u32 = 16;
+/// A reference was taken since this was last cleared, or the word has just been claimed.
+const USED: u64 = 1 << (BITS - 1);
 
 /// A word that counts references to one object at a time. It begins free.
 #[derive(Debug, Default)]
 pub struct ClaimedCount(AtomicU64);
+
+/// Eight words in one cache line. Each object has one set of a host's sets, and may claim any word there.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct ClaimedSet([ClaimedCount; ClaimedSet::WORDS]);
 
 const fn names(value: u64, object: u64) -> bool {
     value >> BITS == object
@@ -45,7 +59,7 @@ impl ClaimedCount {
     /// called 0, and none has more than 48 bits.
     #[inline]
     pub fn take(&self, object: u64) -> bool {
-        COUNT.take(&self.0, |value| names(value, object))
+        COUNT.take_and_set(&self.0, |value| names(value, object), USED)
     }
 
     /// Drops a reference that was counted here.
@@ -59,9 +73,23 @@ impl ClaimedCount {
     pub fn claim(&self, object: u64) -> bool {
         // Relaxed: the compare-and-swap decides.
         let old = self.0.load(Ordering::Relaxed);
-        let is_free = || COUNT.of(old) == 0;
-        let claim = || self.0.compare_exchange(old, object << BITS, Ordering::Relaxed, Ordering::Relaxed);
-        names(old, object) || (is_free() && claim().is_ok())
+        names(old, object) || (COUNT.of(old) == 0 && self.claim_from(old, object))
+    }
+
+    fn claim_if(&self, object: u64, may: impl Fn(u64) -> bool) -> bool {
+        // Relaxed: as above.
+        let old = self.0.load(Ordering::Relaxed);
+        may(old) && self.claim_from(old, object)
+    }
+
+    /// Makes the word name `object` if it is `old` still.
+    fn claim_from(&self, old: u64, object: u64) -> bool {
+        self.0.compare_exchange(old, object << BITS | USED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    fn names(&self, object: u64) -> bool {
+        // Relaxed: a reference is taken by compare-and-swap.
+        names(self.0.load(Ordering::Relaxed), object)
     }
 
     /// Returns whether a reference to `object` is counted here, and frees the word if it only names it. Exact
@@ -70,16 +98,73 @@ impl ClaimedCount {
         // Acquire: see the module.
         let value = self.0.load(Ordering::Acquire);
         if names(value, object) && COUNT.of(value) == 0 {
-            // No other caller changes it: nothing is counted for the object, and if another claims the word,
-            // it names that one.
-            _ = self.0.compare_exchange(value, 0, Ordering::Relaxed, Ordering::Relaxed);
+            self.free(value, object);
         }
         names(value, object) && COUNT.of(value) > 0
+    }
+
+    /// Frees a word that named `object` when it was `value`. Nothing is counted for the object any more, and
+    /// if another claims the word, it names that one.
+    fn free(&self, mut value: u64, object: u64) {
+        while names(value, object) {
+            // A claim of another object may have cleared the bit. Relaxed: it is not counted here.
+            match self.0.compare_exchange(value, 0, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => value = now,
+            }
+        }
     }
 
     /// Returns whether any reference is counted here.
     pub fn is_used(&self) -> bool {
         // Acquire: the word's memory is used again after the last reference.
         COUNT.of(self.0.load(Ordering::Acquire)) > 0
+    }
+}
+
+impl ClaimedSet {
+    /// The words of a set. Loom explores a small one.
+    pub const WORDS: usize = if cfg!(loom) { 2 } else { 8 };
+
+    /// Counts a reference to `object` in a word that names it and has room, and returns the word. It looks at
+    /// word `first` before the others, where an object is found fastest that has claimed it there.
+    #[inline]
+    pub fn take(&self, first: usize, object: u64) -> Option<&ClaimedCount> {
+        let word = self.0.get(first)?;
+        if word.take(object) { Some(word) } else { self.take_elsewhere(object) }
+    }
+
+    #[inline(never)]
+    fn take_elsewhere(&self, object: u64) -> Option<&ClaimedCount> {
+        self.0.iter().find(|word| word.take(object))
+    }
+
+    /// Makes a word name `object`: `first` if it is free, or else another that is, or else one without a
+    /// reference that has not been used for longest. Returns whether it did. It does not if a word names the
+    /// object already.
+    pub fn claim(&self, first: usize, object: u64) -> bool {
+        if self.0.iter().any(|word| word.names(object)) {
+            return false;
+        }
+        let claim = |may: fn(u64) -> bool| {
+            self.0.iter().cycle().skip(first).take(Self::WORDS).any(|word| word.claim_if(object, may))
+        };
+        let claimed = claim(|old| old == 0) || claim(|old| old & USED == 0 && COUNT.of(old) == 0);
+        if !claimed {
+            // Relaxed: a hint. The count stays as it is.
+            self.0.iter().for_each(|word| _ = word.0.fetch_and(!USED, Ordering::Relaxed));
+        }
+        claimed
+    }
+
+    /// Returns whether a reference to `object` is counted here, and if not, frees the words that name it.
+    /// Exact as the module says.
+    pub fn has(&self, object: u64) -> bool {
+        self.0.iter().any(|word| word.has(object))
+    }
+
+    /// Returns whether any reference is counted here.
+    pub fn is_used(&self) -> bool {
+        self.0.iter().any(ClaimedCount::is_used)
     }
 }

@@ -65,9 +65,15 @@ impl EmbeddedCount {
     /// Counts a reference in `word` if `shows` holds for its value and there is room. Returns whether it did.
     #[inline]
     pub fn take(self, word: &AtomicU64, shows: impl Fn(u64) -> bool) -> bool {
+        self.take_and_set(word, shows, 0)
+    }
+
+    /// Does the same, and sets `bits` of the rest of the word.
+    #[inline]
+    pub(super) fn take_and_set(self, word: &AtomicU64, shows: impl Fn(u64) -> bool, bits: u64) -> bool {
         let room = |value| shows(value) && self.of(value) < self.most();
         // Relaxed: the host orders the first use of the page, and 3 the question.
-        self.change(word, room, |value| value + self.one(), Ordering::Relaxed)
+        self.change(word, room, |value| (value + self.one()) | bits, Ordering::Relaxed)
     }
 
     /// Drops a reference from `word` if `shows` holds for its value and it has one. Returns whether it did.

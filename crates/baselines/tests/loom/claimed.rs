@@ -1,9 +1,9 @@
-//! A word that two objects claim, one after the other, while readers count and one asks about the first
-//! object at the end. Loom reports an end that is not ordered after every read.
+//! A word, or a set of words, that two objects claim, one after the other, while readers count and one asks
+//! about the first object at the end. Loom reports an end that is not ordered after every read.
 
 use std::sync::Arc;
 
-use baselines::ClaimedCount;
+use baselines::{ClaimedCount, ClaimedSet};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::thread;
@@ -13,8 +13,8 @@ use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const FIRST: u64 = 1;
 const SECOND: u64 = 2;
 
-struct Object {
-    word: ClaimedCount,
+struct Object<W> {
+    word: W,
     /// References to the first object that found no room.
     shared: AtomicU64,
     /// Readers of the first object that are not pinned any more.
@@ -23,30 +23,80 @@ struct Object {
 }
 
 // SAFETY: loom checks every access to the cell.
-unsafe impl Sync for Object {}
+unsafe impl<W: Sync> Sync for Object<W> {}
 // SAFETY: as for `Sync`.
-unsafe impl Send for Object {}
+unsafe impl<W: Send> Send for Object<W> {}
 
-impl Object {
+/// A place where objects have local counters.
+trait Words: Default + Send + Sync + 'static {
+    fn take(&self, object: u64) -> Option<&ClaimedCount>;
+    fn claim(&self, object: u64);
+    fn has(&self, object: u64) -> bool;
+    fn is_used(&self) -> bool;
+}
+
+impl Words for ClaimedCount {
+    fn take(&self, object: u64) -> Option<&ClaimedCount> {
+        ClaimedCount::take(self, object).then_some(self)
+    }
+
+    fn claim(&self, object: u64) {
+        ClaimedCount::claim(self, object);
+    }
+
+    fn has(&self, object: u64) -> bool {
+        ClaimedCount::has(self, object)
+    }
+
+    fn is_used(&self) -> bool {
+        ClaimedCount::is_used(self)
+    }
+}
+
+impl Words for ClaimedSet {
+    fn take(&self, object: u64) -> Option<&ClaimedCount> {
+        ClaimedSet::take(self, 1, object)
+    }
+
+    fn claim(&self, object: u64) {
+        ClaimedSet::claim(self, 1, object);
+    }
+
+    fn has(&self, object: u64) -> bool {
+        ClaimedSet::has(self, object)
+    }
+
+    fn is_used(&self) -> bool {
+        ClaimedSet::is_used(self)
+    }
+}
+
+impl<W: Words> Object<W> {
+    fn take(&self, object: u64) -> Option<&ClaimedCount> {
+        self.word.take(object).or_else(|| {
+            self.word.claim(object);
+            self.word.take(object)
+        })
+    }
+
     fn read(&self) {
-        let local = self.word.take(FIRST) || (self.word.claim(FIRST) && self.word.take(FIRST));
-        if !local {
+        let local = self.take(FIRST);
+        if local.is_none() {
             self.shared.fetch_add(1, Ordering::Relaxed);
         }
         self.unpinned.fetch_add(1, Ordering::Release);
         // SAFETY: loom checks that no thread ends it meanwhile.
         self.ends.with(|ends| unsafe { assert_eq!(*ends, 0, "read after its end") });
-        if local {
-            self.word.leave();
-        } else {
-            self.shared.fetch_sub(1, Ordering::Release);
+        match local {
+            Some(word) => word.leave(),
+            None => _ = self.shared.fetch_sub(1, Ordering::Release),
         }
     }
 
     fn read_another(&self) {
-        if self.word.claim(SECOND) && self.word.take(SECOND) {
+        if let Some(word) = self.take(SECOND) {
             assert!(self.word.is_used());
-            self.word.leave();
+            word.leave();
         }
     }
 
@@ -57,24 +107,24 @@ impl Object {
         if ended {
             // SAFETY: loom checks that no thread uses it.
             self.ends.with_mut(|ends| unsafe { *ends += 1 });
-            assert!(!self.word.take(FIRST), "a word names an object that has ended");
+            assert!(self.word.take(FIRST).is_none(), "a word names an object that has ended");
         }
         ended
     }
 }
 
-fn explore(readers: usize, others: usize) {
+fn explore<W: Words>(readers: usize, others: usize) {
     let mut builder = Builder::new();
     // With three threads beside the one that asks, one more takes minutes.
     builder.preemption_bound = Some(if readers + others > 2 { 2 } else { 3 });
     builder.check(move || {
         let object = Arc::new(Object {
-            word: ClaimedCount::default(),
+            word: W::default(),
             shared: AtomicU64::new(0),
             unpinned: AtomicUsize::new(0),
             ends: UnsafeCell::new(0),
         });
-        let start = |read: fn(&Object)| {
+        let start = |read: fn(&Object<W>)| {
             let object = Arc::clone(&object);
             thread::spawn(move || read(&object))
         };
@@ -90,16 +140,27 @@ fn explore(readers: usize, others: usize) {
 
 #[test]
 fn two_readers_of_one_object() {
-    explore(2, 0);
+    explore::<ClaimedCount>(2, 0);
 }
 
 /// The word may be claimed away between a reference and the question.
 #[test]
 fn a_reader_and_one_of_another_object() {
-    explore(1, 1);
+    explore::<ClaimedCount>(1, 1);
 }
 
 #[test]
 fn two_readers_and_one_of_another_object() {
-    explore(2, 1);
+    explore::<ClaimedCount>(2, 1);
+}
+
+/// Both may claim a word for the object.
+#[test]
+fn two_readers_of_one_object_in_a_set() {
+    explore::<ClaimedSet>(2, 0);
+}
+
+#[test]
+fn a_reader_and_one_of_another_object_in_a_set() {
+    explore::<ClaimedSet>(1, 1);
 }
