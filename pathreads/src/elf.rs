@@ -142,6 +142,71 @@ impl<'a> Headers<'a> {
     }
 }
 
+/// The dynamic section.
+pub const PT_DYNAMIC: u32 = 2;
+
+/// The most bytes of a dynamic section that [`Dynamic`] is asked about.
+pub const MOST_OF_DYNAMIC: usize = 1024;
+
+/// A dynamic section, as far as it is about names. Numbers are offsets in the strings.
+#[derive(Clone, Copy)]
+pub struct Dynamic<'a>(pub &'a [u8]);
+
+impl<'a> Dynamic<'a> {
+    const NEEDED: u64 = 1;
+    const STRINGS: u64 = 5;
+    const NAME: u64 = 14;
+    const RPATH: u64 = 15;
+    const RUNPATH: u64 = 29;
+    const DEPENDENCY_AUDIT: u64 = 0x6fff_fefb;
+    const AUDIT: u64 = 0x6fff_fefc;
+    const VERSIONS: u64 = 0x6fff_fffc;
+    const AUXILIARY: u64 = 0x7fff_fffd;
+    const FILTER: u64 = 0x7fff_ffff;
+
+    fn entries(self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
+        let entry = move |index: u64| Some((u64_at(self.0, index * 16)?, u64_at(self.0, index * 16 + 8)?));
+        (0..).map_while(entry).take_while(|(tag, _)| *tag != 0)
+    }
+
+    fn value(self, wanted: u64) -> Option<u64> {
+        self.entries().find(|(tag, _)| *tag == wanted).map(|(_, value)| value)
+    }
+
+    /// Returns the address of the strings, before relocation.
+    pub fn strings(self) -> Option<u64> {
+        self.value(Self::STRINGS)
+    }
+
+    /// Returns the library's own name.
+    pub fn name(self) -> Option<u64> {
+        self.value(Self::NAME)
+    }
+
+    /// Returns whether the library defines versions of its symbols.
+    pub fn has_versions(self) -> bool {
+        self.value(Self::VERSIONS).is_some()
+    }
+
+    /// Returns the names in which the dynamic linker replaces `$ORIGIN` and the like: of libraries, and of
+    /// folders to look for them.
+    pub fn expanded(self) -> impl Iterator<Item = u64> + use<'a> {
+        let is_expanded = |tag: u64| {
+            matches!(
+                tag,
+                Self::NEEDED
+                    | Self::RPATH
+                    | Self::RUNPATH
+                    | Self::DEPENDENCY_AUDIT
+                    | Self::AUDIT
+                    | Self::AUXILIARY
+                    | Self::FILTER
+            )
+        };
+        self.entries().filter(move |(tag, _)| is_expanded(*tag)).map(|(_, value)| value)
+    }
+}
+
 /// Returns whether notes have the one of Go's linker, which names its owner "Go" (`.note.go.buildid`).
 pub fn has_go_note(notes: &[u8]) -> bool {
     const OWNER: [u8; 4] = *b"Go\0\0";
@@ -230,6 +295,24 @@ mod tests {
         let both = [&gnu[..], &go].concat();
         assert!(has_go_note(&go) && has_go_note(&both) && !has_go_note(&gnu) && !has_go_note(&[]));
         assert!(!has_go_note(&both[..gnu.len() + 15]) && !has_go_note(&[0xff; 64]));
+    }
+
+    #[test]
+    fn dynamic_sections_name_libraries() {
+        let entries = [(1, 7), (0x1d, 20), (5, 0x400), (14, 30), (0x6fff_fffc, 1), (3, 9), (0, 0), (1, 40)];
+        let bytes: std::vec::Vec<u8> = entries
+            .iter()
+            .flat_map(|(tag, value): &(u64, u64)| [*tag, *value])
+            .flat_map(u64::to_le_bytes)
+            .collect();
+        let dynamic = Dynamic(&bytes);
+        assert_eq!(dynamic.expanded().collect::<std::vec::Vec<_>>(), [7, 20]);
+        assert_eq!(
+            (dynamic.strings(), dynamic.name(), dynamic.has_versions()),
+            (Some(0x400), Some(30), true)
+        );
+        let cut = Dynamic(&bytes[..40]);
+        assert_eq!((cut.strings(), cut.name(), cut.has_versions()), (None, None, false));
     }
 
     #[test]

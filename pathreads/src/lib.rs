@@ -25,6 +25,7 @@ pub mod chunk;
 pub mod elf;
 pub mod functions;
 pub mod kept;
+pub mod maps;
 pub mod member_reservation;
 pub mod pointers;
 pub mod record;

@@ -218,6 +218,80 @@ fn calls_are_rewritten() {
     assert_eq!(statuses, [Some(1), Some(0), Some(0)]);
 }
 
+/// Compiles C code to a file in a folder.
+fn compile(folder: &std::path::Path, name: &str, text: &str, options: &[&str]) -> std::path::PathBuf {
+    let (source, to) = (folder.join(format!("{name}.c")), folder.join(name));
+    std::fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("gcc");
+    compiler.current_dir(folder).arg("-o").arg(&to).arg(&source).args(options);
+    assert!(compiler.status().unwrap().success());
+    to
+}
+
+/// The dynamic linker finds the libraries beside a program, whose place it asks for.
+#[test]
+fn libraries_beside_the_program_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    compile(folder, "libseven.so", "int seven() { return 7; }", &["-shared", "-fPIC"]);
+    let text = "int seven();\nint main() { return seven(); }";
+    let by_program = compile(folder, "by_program", text, &["-L.", "-lseven", "-Wl,-rpath,$ORIGIN"]);
+    let by_variable = compile(folder, "by_variable", text, &["-L.", "-lseven"]);
+    for way in super::WAYS {
+        assert_eq!(see(in_way(way, &by_program)).status, Some(7), "{way:?}");
+        let mut command = in_way(way, &by_variable);
+        command.env("LD_LIBRARY_PATH", "$ORIGIN");
+        assert_eq!(see(command).status, Some(7), "{way:?}");
+    }
+}
+
+/// The first call that is not the dynamic linker's has the program's registers: the C library asks for the
+/// limit of stacks.
+#[test]
+fn the_first_call_has_its_arguments() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <stdio.h>\n\
+        int main() { pthread_attr_t defaults; size_t size; pthread_getattr_default_np(&defaults);\
+        pthread_attr_getstacksize(&defaults, &size); printf(\"%zu\\n\", size); return 0; }";
+    let program = compile(folder.path(), "stack", text, &["-pthread"]);
+    let line = format!("ulimit -S -s 3072; exec {}", program.display());
+    for way in super::WAYS {
+        let mut command = in_way(way, "/bin/sh");
+        assert_eq!(
+            see({
+                command.args(["-c", &line]);
+                command
+            })
+            .text,
+            "3145728\n",
+            "{way:?}"
+        );
+    }
+}
+
+/// A program ends as on Linux if the dynamic linker touches a part that its library does not have.
+#[test]
+fn a_fault_of_the_dynamic_linker_is_the_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let text = "static int value; int *pointers[100000] = {[99999] = &value}; int seven() { return 7; }";
+    let library = compile(folder, "libcut.so", text, &["-shared", "-fPIC"]);
+    let text = "int seven();\nint main() { return seven(); }";
+    let program = compile(folder, "cut", text, &["-L.", "-lcut", "-Wl,-rpath,."]);
+    let file = std::fs::OpenOptions::new().write(true).open(library).unwrap();
+    file.set_len(64 << 10).unwrap();
+    let ends = super::WAYS.map(|way| {
+        let mut command = in_way(way, &program);
+        let seen = see({
+            command.current_dir(folder);
+            command
+        });
+        (seen.status, seen.signal)
+    });
+    // `timeout` dies of the signal of the program.
+    assert!(ends.iter().all(|end| *end == (None, Some(7)) || *end == (Some(135), None)), "{ends:?}");
+}
+
 /// A child of `vfork` that ends without executing a program does not print the counters.
 #[test]
 fn counters_are_printed_once() {

@@ -6,7 +6,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use abi::Errno;
 use pathreads::elf::{
-    self, HEAD, Headers, PHENT, PT_GNU_STACK, PT_INTERP, PT_NOTE, SCRIPT_HEAD, Script, Segment,
+    self, Dynamic, Headers, MOST_OF_DYNAMIC, PHENT, PT_DYNAMIC, PT_GNU_STACK, PT_INTERP, PT_NOTE,
+    SCRIPT_HEAD, Script, Segment,
 };
 use pathreads::page_start;
 
@@ -28,8 +29,20 @@ pub static STACK: OfBoot<[u8; STACK_SIZE]> = OfBoot(UnsafeCell::new([0; STACK_SI
 
 const PATH: usize = 4096;
 
+/// The first bytes of a file, with its headers, as in `exec::can_be_loaded`.
+const HEAD: usize = 1024;
+
+/// The bytes of an interpreter's path, as in `exec::can_be_loaded`.
+const INTERPRETER: usize = 1024;
+
+/// The words for the program's stack that the boot's has room for.
+const WORDS: usize = 512;
+
 /// The path to which `/proc/self/exe` should lead, with a zero at the end.
 static EXE: OfBoot<[u8; PATH]> = OfBoot(UnsafeCell::new([0; PATH]));
+
+/// The path at which the program was found.
+static FOUND: OfBoot<[u8; PATH]> = OfBoot(UnsafeCell::new([0; PATH]));
 
 /// The paths of interpreters of scripts, and their arguments, which become arguments of the program.
 static SCRIPTS: OfBoot<[[u8; SCRIPT_HEAD + 2]; 2 * exec::SCRIPTS]> =
@@ -170,6 +183,12 @@ impl Start {
         pathreads::page_end(last + text(last).len() as u64 + 1)
     }
 
+    /// Returns whether a variable for the dynamic linker names the place of the program.
+    fn has_linker_variable(self) -> bool {
+        let mut texts = (self.environment()..self.auxiliary() - 1).map(|index| text(self.word(index)));
+        texts.any(|text| text.starts_with(b"LD_") && text.contains(&b'$'))
+    }
+
     /// Returns the value of a variable of the environment.
     fn variable(self, name: &[u8]) -> Option<&'static [u8]> {
         let texts = (self.environment()..self.auxiliary() - 1).map(|index| text(self.word(index)));
@@ -207,17 +226,22 @@ struct Loaded {
     executable_stack: bool,
     has_vdso: bool,
     is_go: bool,
+    /// The code of the dynamic linker, if its calls need not be seen at the start.
+    linker: Option<Piece>,
 }
+
+/// The address and length of a piece of memory.
+type Piece = (u64, u64);
 
 /// Loads the program and enters it.
 pub extern "C" fn boot(stack: *const u64) -> ! {
     let start = Start { stack };
-    let mut buffer = [0; PATH];
-    let mut program = find(start, &mut buffer);
+    let mut program = find(start);
     let named = program.path;
-    if !program.is_checked && !exec::can_be_loaded(named, exec::SCRIPTS) {
-        execute_plainly(start, &program);
-    }
+    let opened = match program.is_checked {
+        true => None,
+        false => exec::open_loadable(named, exec::SCRIPTS).or_else(|| execute_plainly(start, &program)),
+    };
     patch::reserve();
     if ISOLATES.load(Ordering::Relaxed) {
         isolate::begin();
@@ -231,10 +255,13 @@ pub extern "C" fn boot(stack: *const u64) -> ! {
             125,
         );
     }
-    let file = open_program(&mut program, named);
+    if !isolate::is_on() && spawn::dispatches() {
+        patch::search_later();
+    }
+    let file = open_program(&mut program, named, opened);
     remember_exe(file, program.path);
     name_process(named);
-    let mut loaded = load(file).unwrap_or_else(|error| refuse(named, error));
+    let mut loaded = load(file, program.path).unwrap_or_else(|error| refuse(named, error));
     sys::close(file);
     if let Some(vdso) = start.auxiliary_value(AT_SYSINFO_EHDR) {
         loaded.has_vdso = patch::add_vdso(vdso);
@@ -245,6 +272,7 @@ pub extern "C" fn boot(stack: *const u64) -> ! {
     if loaded.executable_stack {
         make_executable(stack as u64);
     }
+    let is_seen = STATS_OF.load(Ordering::Relaxed) != 0 || start.has_linker_variable();
     let map = arguments_map(start, &program);
     let top = start.top();
     let stack = make_stack(start, &program, named, &loaded);
@@ -253,6 +281,9 @@ pub extern "C" fn boot(stack: *const u64) -> ! {
         isolate_stack(stack, top, loaded.executable_stack);
     } else if spawn::dispatches() {
         pool::switch_on();
+        if let Some((first, length)) = loaded.linker.filter(|_| !is_seen) {
+            spawn::leave_start_to(first, length);
+        }
     }
     // SAFETY: the program is loaded, and its stack is made.
     unsafe { entry::launch(stack, loaded.entry) }
@@ -284,7 +315,7 @@ fn refuse(path: u64, error: Errno) -> ! {
 }
 
 /// Finds the program in the runtime's arguments.
-fn find(start: Start, buffer: &mut [u8; PATH]) -> Program {
+fn find(start: Start) -> Program {
     let program =
         |path, first| Program { path, is_checked: false, first, inserted: [0; 3 * exec::SCRIPTS], count: 0 };
     let mut first = 1;
@@ -317,14 +348,16 @@ fn find(start: Start, buffer: &mut [u8; PATH]) -> Program {
         return program(start.argument(first), first);
     }
     let path = start.variable(b"PATH").unwrap_or(b"/usr/local/bin:/usr/bin:/bin");
-    match path.split(|byte| *byte == b':').find_map(|folder| in_folder(folder, name, buffer)) {
+    match path.split(|byte| *byte == b':').find_map(|folder| in_folder(folder, name)) {
         Some(found) => program(found, first),
         None => refuse(start.argument(first), Errno::ENOENT),
     }
 }
 
 /// Returns the path of an executable file in a folder.
-fn in_folder(folder: &[u8], name: &[u8], buffer: &mut [u8; PATH]) -> Option<u64> {
+fn in_folder(folder: &[u8], name: &[u8]) -> Option<u64> {
+    // SAFETY: the boot is alone, and no path that was made here before is used.
+    let buffer = unsafe { &mut *FOUND.0.get() };
     let folder = if folder.is_empty() { b"." } else { folder };
     if folder.len() + name.len() + 2 > PATH {
         return None;
@@ -341,10 +374,10 @@ fn in_folder(folder: &[u8], name: &[u8], buffer: &mut [u8; PATH]) -> Option<u64>
 }
 
 /// Opens the program, or the interpreter of the script that it is.
-fn open_program(program: &mut Program, named: u64) -> u64 {
+fn open_program(program: &mut Program, named: u64, mut opened: Option<u64>) -> u64 {
     for depth in 0..=exec::SCRIPTS {
-        let opened = harmless!(nr::ACCESS, program.path, 1).and_then(|_| sys::open(program.path, 0));
-        let file = opened.unwrap_or_else(|error| refuse(named, error));
+        let file = opened.take().map_or_else(|| exec::open_executable(program.path), Ok);
+        let file = file.unwrap_or_else(|error| refuse(named, error));
         let mut head = [0; SCRIPT_HEAD];
         let length = sys::read_at(file, &mut head, 0).unwrap_or_else(|error| refuse(named, error));
         let Some(script) = Script::parse(&head[..length]).filter(|_| depth < exec::SCRIPTS) else {
@@ -389,11 +422,30 @@ fn keep(text: &[u8], index: usize) -> u64 {
 fn remember_exe(file: u64, path: u64) {
     // SAFETY: the boot is alone.
     let exe = unsafe { &mut *EXE.0.get() };
-    if path_of(file, &mut exe[..PATH - 1]).is_err() {
+    if is_as_named(file, path) || path_of(file, &mut exe[..PATH - 1]).is_err() {
         let path = text(path);
         let length = path.len().min(PATH - 1);
         exe[..length].copy_from_slice(&path[..length]);
     }
+}
+
+/// Returns whether `/proc` has no other path for a file than the one by which it was opened: there are no
+/// links in it, and no parts to leave out. To ask `/proc` itself takes ten times as long.
+fn is_as_named(file: u64, path: u64) -> bool {
+    const O_PATH: u64 = 0o1000_0000;
+    const RESOLVE_NO_SYMLINKS: u64 = 4;
+    let name = text(path);
+    let parts = || name.split(|byte| *byte == b'/');
+    let is_plain = name.len() < PATH && name.first() == Some(&b'/');
+    if !is_plain || parts().skip(1).any(|part| matches!(part, b"" | b"." | b"..")) {
+        return false;
+    }
+    let how = [O_PATH | sys::O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS];
+    let opened = harmless!(nr::OPENAT2, sys::AT_FDCWD, path, how.as_ptr() as u64, size_of_val(&how) as u64);
+    let Ok(again) = opened else { return false };
+    let is_same = patch::identity(file).is_ok_and(|own| patch::identity(again) == Ok(own));
+    sys::close(again);
+    is_same
 }
 
 /// Finds the path of an open file. Returns its length, which is that of `path` if it may be longer.
@@ -421,11 +473,11 @@ fn name_process(path: u64) {
 }
 
 /// Loads the program and its interpreter.
-fn load(file: u64) -> Result<Loaded> {
+fn load(file: u64, path: u64) -> Result<Loaded> {
     let mut head = [0; HEAD];
     let length = sys::read_at(file, &mut head, 0)?;
     let headers = Headers::parse(&head[..length]).ok_or(Errno::ENOEXEC)?;
-    let bias = image::load(file, headers, hint())?;
+    let bias = image::load(file, headers, hint(), path)?;
     let own_entry = headers.entry.wrapping_add(bias);
     let mut loaded = Loaded {
         entry: own_entry,
@@ -436,12 +488,14 @@ fn load(file: u64) -> Result<Loaded> {
         has_vdso: true,
         is_go: headers.segments().any(|segment| segment.kind == PT_NOTE && has_go_note(file, segment)),
         executable_stack: headers.find(PT_GNU_STACK).is_some_and(|stack| stack.flags & 1 != 0),
+        linker: None,
     };
     if let Some(interpreter) = headers.find(PT_INTERP) {
-        let mut path = [0; PATH];
-        let length = interpreter.file_size.min(PATH as u64 - 1) as usize;
+        let mut path = [0; INTERPRETER];
+        let length = interpreter.file_size.min(INTERPRETER as u64 - 1) as usize;
         sys::read_at(file, &mut path[..length], interpreter.offset)?;
-        (loaded.base, loaded.entry) = load_interpreter(path.as_ptr() as u64)?;
+        (loaded.base, loaded.entry, loaded.linker) = load_interpreter(path.as_ptr() as u64)?;
+        loaded.linker = loaded.linker.filter(|_| !names_origin(file, headers, bias));
     }
     Ok(loaded)
 }
@@ -454,14 +508,67 @@ fn has_go_note(file: u64, segment: Segment) -> bool {
         .is_ok_and(|length| elf::has_go_note(&notes[..length]))
 }
 
-fn load_interpreter(path: u64) -> Result<(u64, u64)> {
+/// Loads an interpreter. Returns its base, where it is entered, and its code if it is the C library's.
+fn load_interpreter(path: u64) -> Result<(u64, u64, Option<Piece>)> {
     let file = sys::open(path, 0)?;
     let mut head = [0; HEAD];
     let length = sys::read_at(file, &mut head, 0)?;
     let headers = Headers::parse(&head[..length]).ok_or(Errno::ENOEXEC)?;
-    let bias = image::load(file, headers, 0)?;
+    let bias = image::load(file, headers, 0, path)?;
+    let linker = if is_linker(file, headers, bias) { code_of(headers, bias) } else { None };
     sys::close(file);
-    Ok((bias, headers.entry.wrapping_add(bias)))
+    Ok((bias, headers.entry.wrapping_add(bias), linker))
+}
+
+/// Returns where the code of a file lies, if it is one piece.
+fn code_of(headers: Headers<'_>, bias: u64) -> Option<Piece> {
+    let mut codes = headers.loads().filter(|segment| segment.flags & 1 != 0);
+    let code = codes.next().filter(|_| codes.next().is_none())?;
+    let (first, end) = (page_start(code.address), pathreads::page_end(code.address + code.memory_size));
+    Some((first.wrapping_add(bias), end - first))
+}
+
+/// Calls `f` with a file's dynamic section and the address of its strings.
+fn with_dynamic(
+    file: u64,
+    headers: Headers<'_>,
+    bias: u64,
+    f: impl FnOnce(Dynamic<'_>, u64) -> bool,
+) -> bool {
+    let mut bytes = [0; MOST_OF_DYNAMIC];
+    let Some(dynamic) = headers.find(PT_DYNAMIC) else { return false };
+    let Some(bytes) = bytes.get_mut(..dynamic.file_size as usize) else { return false };
+    if sys::read_at(file, bytes, dynamic.offset) != Ok(bytes.len()) {
+        return false;
+    }
+    let dynamic = Dynamic(bytes);
+    dynamic.strings().is_some_and(|strings| f(dynamic, strings.wrapping_add(bias)))
+}
+
+/// Returns whether an interpreter is the dynamic linker of the GNU C library. Until the C library makes its
+/// first call, it makes no other ones than to map files and memory: it has no handlers, threads or children.
+/// That of musl is the C library itself.
+fn is_linker(file: u64, headers: Headers<'_>, bias: u64) -> bool {
+    const NAME: [u8; 21] = *b"ld-linux-x86-64.so.2\0";
+    with_dynamic(file, headers, bias, |dynamic, strings| {
+        let mut name = [0; NAME.len()];
+        let own = dynamic.name().and_then(|at| user::read(strings.wrapping_add(at), &mut name).ok());
+        own.is_some() && name == NAME && dynamic.has_versions()
+    })
+}
+
+/// Returns whether the dynamic linker may look for libraries by the place of the program, or if that is not
+/// known. Then it asks for `/proc/self/exe`, which is the runtime's file.
+fn names_origin(file: u64, headers: Headers<'_>, bias: u64) -> bool {
+    let is_plain = |at: u64| {
+        let mut name = [0; 128];
+        let length = user::read_text(at, &mut name);
+        let end = name[..length].iter().position(|byte| *byte == 0);
+        end.is_some_and(|end| !name[..end].contains(&b'$'))
+    };
+    !with_dynamic(file, headers, bias, |dynamic, strings| {
+        dynamic.expanded().all(|at| is_plain(strings.wrapping_add(at)))
+    })
 }
 
 /// Returns an address for a program that may lie anywhere: where the kernel puts these.
@@ -491,9 +598,16 @@ fn make_executable(stack: u64) {
 fn make_stack(start: Start, program: &Program, named: u64, loaded: &Loaded) -> u64 {
     let old_end = start.end();
     let most = old_end + program.count;
-    let Ok(memory) = sys::map_zeroes(most as u64 * 8) else { sys::fail(b"no memory for the arguments", 125) };
-    // SAFETY: the memory is new.
-    let words = unsafe { core::slice::from_raw_parts_mut(memory as *mut u64, most) };
+    let mut few = [0; WORDS];
+    let words = match few.get_mut(..most) {
+        Some(words) => words,
+        None => {
+            let memory = sys::map_zeroes(most as u64 * 8);
+            let memory = memory.unwrap_or_else(|_| sys::fail(b"no memory for the arguments", 125));
+            // SAFETY: the memory is new.
+            unsafe { core::slice::from_raw_parts_mut(memory as *mut u64, most) }
+        }
+    };
     let replaced = usize::from(program.count > 0);
     let own = program.first + replaced..start.arguments();
     let mut at = 1;
@@ -524,9 +638,10 @@ fn make_stack(start: Start, program: &Program, named: u64, loaded: &Loaded) -> u
     let end = unsafe { start.stack.add(old_end) } as u64;
     let stack = (end - at as u64 * 8) & !15;
     // SAFETY: the boot does not stand on this stack, and the words end before the strings.
-    unsafe {
-        core::ptr::copy_nonoverlapping(words.as_ptr(), stack as *mut u64, at);
-        sys::munmap(memory, most as u64 * 8);
+    unsafe { core::ptr::copy_nonoverlapping(words.as_ptr(), stack as *mut u64, at) };
+    if most > WORDS {
+        // SAFETY: the words are not used any more.
+        unsafe { sys::munmap(words.as_ptr() as u64, most as u64 * 8) };
     }
     stack
 }

@@ -114,11 +114,23 @@ fn execute(words: &[u64], environment: u64, mask: u64) -> sys::Result {
 
 /// Returns whether the runtime can load a program as the kernel would.
 pub fn can_be_loaded(path: u64, scripts: usize) -> bool {
-    let Ok(file) = sys::open(path, 0) else { return false };
-    let is_loadable =
-        harmless!(nr::ACCESS, path, X_OK).is_ok() && !has_rights(file) && is_known(file, scripts);
-    sys::close(file);
-    is_loadable
+    open_loadable(path, scripts).inspect(|file| sys::close(*file)).is_some()
+}
+
+/// Opens a program if the runtime can load it as the kernel would.
+pub fn open_loadable(path: u64, scripts: usize) -> Option<u64> {
+    let file = open_executable(path).ok()?;
+    if has_rights(file) || !is_known(file, scripts) {
+        sys::close(file);
+        return None;
+    }
+    Some(file)
+}
+
+/// Opens a file that may be executed.
+pub fn open_executable(path: u64) -> sys::Result {
+    harmless!(nr::ACCESS, path, X_OK)?;
+    sys::open(path, 0)
 }
 
 /// Returns whether a file is of a kind that the runtime knows.

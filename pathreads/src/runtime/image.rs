@@ -10,14 +10,14 @@ use crate::sys::{
 };
 use crate::{isolate, patch};
 
-/// Maps all segments, near `hint` unless they have fixed addresses. Returns what is added to the file's
-/// addresses.
-pub fn load(file: u64, headers: Headers<'_>, hint: u64) -> Result {
+/// Maps all segments of the file at a path, near `hint` unless they have fixed addresses. Returns what is
+/// added to the file's addresses.
+pub fn load(file: u64, headers: Headers<'_>, hint: u64, path: u64) -> Result {
     let (first, end) = headers.span().ok_or(Errno::ENOEXEC)?;
     let base = reserve(headers, first, end - first, hint)?;
     let bias = base.wrapping_sub(first);
     for segment in headers.loads() {
-        map(file, segment, bias)?;
+        map(file, segment, bias, path)?;
     }
     Ok(bias)
 }
@@ -78,7 +78,7 @@ unsafe fn place(at: u64, length: u64, protection: u64, flags: u64, file: u64, of
 }
 
 /// Maps one segment over its part of the reservation.
-fn map(file: u64, segment: Segment, bias: u64) -> Result<()> {
+fn map(file: u64, segment: Segment, bias: u64, path: u64) -> Result<()> {
     let (start, protection) = (bias.wrapping_add(segment.address), segment.protection());
     let in_file = start + segment.file_size;
     let (first, end) = (page_start(start), page_end(start + segment.memory_size));
@@ -92,7 +92,7 @@ fn map(file: u64, segment: Segment, bias: u64) -> Result<()> {
             unsafe { core::ptr::write_bytes(in_file as *mut u8, 0, (file_end - in_file) as usize) };
         }
         if protection & PROT_EXEC != 0 {
-            patch::add(patch::Mapping { address: first, length, protection, file, offset });
+            patch::add_at(patch::Mapping { address: first, length, protection, file, offset }, Some(path));
         }
     }
     if file_end < end {

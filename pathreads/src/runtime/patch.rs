@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 
 use pathreads::elf::Headers;
 use pathreads::sites::{Code, MAX_COPIED, Site};
-use pathreads::{PAGE, RUNTIME_BASE, RUNTIME_END, SLOTS_BASE, page_end, page_start, slot};
+use pathreads::{PAGE, RUNTIME_BASE, RUNTIME_END, SLOTS_BASE, maps, page_end, page_start, slot};
 
 use crate::dispatch::OF_INTEREST;
 use crate::entry::{address, slow_entry};
@@ -24,7 +24,7 @@ use crate::sys::{
     self, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, NO_FILE, PROT_EXEC, PROT_READ,
     PROT_WRITE, Result, harmless, nr,
 };
-use crate::{boot, isolate, spawn, stack, user};
+use crate::{boot, isolate, sigaction, spawn, stack, user};
 
 /// Executable memory that was mapped from a file.
 #[derive(Clone, Copy)]
@@ -125,6 +125,28 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// The vDSO's address while it waits, or 0.
 static WAITING_VDSO: AtomicU64 = AtomicU64::new(0);
 
+/// Whether code that waits is found in the list of the process's mappings. The list has the path of each
+/// file, and what the program has done to its mappings meanwhile. So as long as nothing was rewritten,
+/// nothing is noted.
+static SEARCH: AtomicU32 = AtomicU32::new(NOT_LISTED);
+
+/// Mappings are noted: the list shows no files, has been searched, or cannot be read.
+const NOT_LISTED: u32 = 0;
+/// There is no code that waits.
+const FOUND_NONE: u32 = 1;
+/// There may be.
+const TO_FIND: u32 = 2;
+
+/// Has code that waits found in the list of mappings, if there is one.
+pub fn search_later() {
+    let mut link = [0_u8; 16];
+    let has_list =
+        harmless!(nr::READLINK, c"/proc/self".as_ptr() as u64, link.as_mut_ptr() as u64, link.len() as u64);
+    if has_list.is_ok() {
+        SEARCH.store(FOUND_NONE, Ordering::Relaxed);
+    }
+}
+
 /// Takes on the vDSO like other code. Returns whether the program may use it.
 pub fn add_vdso(address: u64) -> bool {
     if !spawn::dispatches() {
@@ -136,34 +158,61 @@ pub fn add_vdso(address: u64) -> bool {
 
 /// Takes on a mapping of code: it is rewritten later, or now.
 pub fn add(mapping: Mapping) {
+    add_at(mapping, None);
+}
+
+/// Does the same for a file of which the path is known.
+pub fn add_at(mapping: Mapping, path: Option<u64>) {
     if IS_OVER.load(Ordering::Relaxed) {
         return;
     }
-    if HAS_THREADS.load(Ordering::Relaxed) || !spawn::dispatches() || !wait(mapping) {
+    if HAS_THREADS.load(Ordering::Relaxed) || !spawn::dispatches() || !wait(mapping, path) {
         rewrite(mapping);
     }
 }
 
 /// Lets a mapping wait. Returns whether it can: its file has a path by which it is found again.
-fn wait(mapping: Mapping) -> bool {
+fn wait(mapping: Mapping, known: Option<u64>) -> bool {
+    let find = |state: u32| matches!(state, TO_FIND | FOUND_NONE).then_some(TO_FIND);
+    if SEARCH.fetch_update(Ordering::Relaxed, Ordering::Relaxed, find).is_ok() {
+        return true;
+    }
     let count = COUNT.load(Ordering::Relaxed);
     let Ok(identity) = identity(mapping.file) else { return false };
-    let mut path = [0; PATH];
-    let length = boot::path_of(mapping.file, &mut path);
-    if count == MOST_WAITING || !length.is_ok_and(|length| length < PATH) {
+    if count == MOST_WAITING {
         return false;
     }
-    let mask = sys::set_mask(sys::ALL_BUT_FAULTS);
-    // SAFETY: this is the only thread, and signals are blocked.
-    unsafe { (*WAITING.0.get())[count] = Waiting { mapping, identity, path } };
-    COUNT.store(count + 1, Ordering::Relaxed);
-    sys::set_mask(mask);
+    let mut path = [0; PATH];
+    let length = known.map_or(0, |known| user::read_text(known, &mut path));
+    // The program may change the folder that other paths begin at.
+    if path[0] != b'/' || !path[..length].contains(&0) {
+        path = [0; PATH];
+        if !boot::path_of(mapping.file, &mut path).is_ok_and(|length| length < PATH) {
+            return false;
+        }
+    }
+    with_handlers_waiting(|| {
+        // SAFETY: this is the only thread, and no handler comes.
+        unsafe { (*WAITING.0.get())[count] = Waiting { mapping, identity, path } };
+        COUNT.store(count + 1, Ordering::Relaxed);
+    });
     true
+}
+
+/// Runs `f` with signals blocked, if the program has handlers.
+fn with_handlers_waiting(f: impl FnOnce()) {
+    if !sigaction::has_handlers() {
+        return f();
+    }
+    let mask = sys::set_mask(sys::ALL_BUT_FAULTS);
+    f();
+    sys::set_mask(mask);
 }
 
 /// Rewrites the code that waits if it has waited long enough.
 pub fn rewrite_if_due() {
-    if DISPATCHED.load(Ordering::Relaxed) >= DISPATCHED_FIRST && COUNT.load(Ordering::Relaxed) > 0 {
+    let waits = || COUNT.load(Ordering::Relaxed) > 0 || SEARCH.load(Ordering::Relaxed) == TO_FIND;
+    if DISPATCHED.load(Ordering::Relaxed) >= DISPATCHED_FIRST && waits() {
         rewrite_waiting();
     }
 }
@@ -204,12 +253,49 @@ fn rewrite_waiting() {
         sys::close(file);
     }
     COUNT.store(0, Ordering::Relaxed);
+    if SEARCH.swap(NOT_LISTED, Ordering::Relaxed) == TO_FIND {
+        rewrite_listed();
+    }
     let vdso = WAITING_VDSO.swap(0, Ordering::Relaxed);
     if vdso != 0 {
         // Its own pages become executable again, as the slots' do before.
         rewrite_vdso(vdso);
     }
     sys::set_mask(mask);
+}
+
+/// The most bytes of a list of mappings that are read.
+const MOST_OF_LIST: u64 = 8 << 20;
+
+/// Rewrites the code in the list of mappings.
+fn rewrite_listed() {
+    let Ok(memory) = sys::map_zeroes(MOST_OF_LIST) else { return };
+    // SAFETY: the memory is new, and used until the end of this function.
+    let list = unsafe { core::slice::from_raw_parts_mut(memory as *mut u8, MOST_OF_LIST as usize) };
+    let mut length = 0;
+    if let Ok(file) = sys::open(c"/proc/self/maps".as_ptr() as u64, 0) {
+        // The last byte stays zero, so each path can have one at its end.
+        while length < list.len() - 1 {
+            let (at, room) = (list[length..].as_mut_ptr() as u64, (list.len() - 1 - length) as u64);
+            match harmless!(nr::READ, file, at, room) {
+                Ok(read @ 1..) => length += read as usize,
+                _ => break,
+            }
+        }
+        sys::close(file);
+    }
+    list[..length].iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = 0);
+    for code in list[..length].split(|byte| *byte == 0).filter_map(maps::parse) {
+        if code.start < RUNTIME_END && SLOTS_BASE < code.end {
+            continue;
+        }
+        let Ok(file) = sys::open(code.path.as_ptr() as u64, 0) else { continue };
+        let (address, length) = (code.start, code.end - code.start);
+        rewrite(Mapping { address, length, protection: code.protection, file, offset: code.offset });
+        sys::close(file);
+    }
+    // SAFETY: the list is not used any more.
+    unsafe { sys::munmap(memory, MOST_OF_LIST) };
 }
 
 /// Notes that the program changes its mappings in a range. Code there does not wait any more.
@@ -221,24 +307,25 @@ pub fn forget(at: u64, length: u64) {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return;
     }
-    let mask = sys::set_mask(sys::ALL_BUT_FAULTS);
-    let count = COUNT.load(Ordering::Relaxed);
-    // SAFETY: this is the only thread, since code waits, and signals are blocked.
-    let waiting = unsafe { &mut (&mut (*WAITING.0.get()))[..count] };
-    for Waiting { mapping, .. } in waiting {
-        let end = mapping.address + mapping.length;
-        if at < end && mapping.address < at.saturating_add(length) {
-            // The part before the change is as it was.
-            mapping.length = at.saturating_sub(mapping.address);
+    with_handlers_waiting(|| {
+        let count = COUNT.load(Ordering::Relaxed);
+        // SAFETY: this is the only thread, since code waits, and no handler comes.
+        let waiting = unsafe { &mut (&mut (*WAITING.0.get()))[..count] };
+        for Waiting { mapping, .. } in waiting {
+            let end = mapping.address + mapping.length;
+            if at < end && mapping.address < at.saturating_add(length) {
+                // The part before the change is as it was.
+                mapping.length = at.saturating_sub(mapping.address);
+            }
         }
-    }
-    sys::set_mask(mask);
+    });
 }
 
 /// A file's number, size, time of modification and device.
-type Identity = [u64; 4];
+pub type Identity = [u64; 4];
 
-fn identity(file: u64) -> Result<Identity> {
+/// Returns what tells a file from others.
+pub fn identity(file: u64) -> Result<Identity> {
     let status = status(file)?;
     Ok([4, 5, 14, 17].map(|index| status[index]))
 }

@@ -52,8 +52,12 @@ const SIGSEGV: u64 = 11;
 /// Makes SIGSYS the runtime's, and the default actions of SIGSEGV and SIGBUS.
 pub fn install() {
     for signal in [SIGSEGV, SIGBUS] {
-        if is_default(signal) {
-            set_kernels(signal, &of_fault());
+        // One that the program ignores, or that was installed before, is put back.
+        let mut old: Action = [0; 4];
+        let new = of_fault();
+        let set = harmless!(nr::SIGACTION, signal, new.as_ptr() as u64, old.as_mut_ptr() as u64, 8);
+        if set.is_ok() && old[0] != SIG_DFL {
+            set_kernels(signal, &old);
         }
     }
     let flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK | SA_NODEFER;
@@ -207,6 +211,12 @@ fn exchange_kernels(signal: u64, new: Option<Action>) -> sys::Result<Action> {
         old[1] = if has_information { old[1] } else { old[1] & !SA_SIGINFO };
     }
     Ok(old)
+}
+
+/// Returns whether the program may have handlers. Those that ask for information have stubs with odd numbers.
+pub fn has_handlers() -> bool {
+    HANDLERS[..2].iter().any(|handler| handler.load(Ordering::Relaxed) != 0)
+        || OF_SIGSYS[0].load(Ordering::Relaxed) > SIG_IGN
 }
 
 /// Returns the stub of a handler. When there is no free one, the handler has none: it works, but may

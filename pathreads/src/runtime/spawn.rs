@@ -11,7 +11,7 @@
 //!
 //! All signals are blocked from before the call until each side is about to go on with the program.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use abi::Errno;
 use pathreads::slot::RESERVED;
@@ -53,6 +53,25 @@ pub fn dispatch_calls() {
         DISPATCHES.store(false, Ordering::Relaxed);
         pool::switch_off();
     }
+}
+
+/// Whether the program's start is on: 1 if all calls are dispatched but the dynamic linker's own. The kernel
+/// reads it at each other call.
+pub static IN_START: AtomicU8 = AtomicU8::new(0);
+
+/// Has the kernel dispatch all calls but those from a range, until the first of them. So the dynamic linker
+/// loads libraries without the runtime. The runtime must not make a call before that.
+pub fn leave_start_to(first: u64, length: u64) {
+    let selector = IN_START.as_ptr() as u64;
+    if sys::harmless!(nr::PRCTL, PR_SET_SYSCALL_USER_DISPATCH, ON, first, length, selector).is_ok() {
+        IN_START.store(1, Ordering::Relaxed);
+    }
+}
+
+/// Ends the program's start, at the first call that is dispatched.
+pub extern "C" fn end_start() {
+    IN_START.store(0, Ordering::Relaxed);
+    dispatch_calls();
 }
 
 /// Has the kernel dispatch no more calls of this thread.

@@ -133,6 +133,7 @@ pub mod nr {
     pub const IO_URING_SETUP: u64 = 425;
     pub const CLONE3: u64 = 435;
     pub const CLOSE_RANGE: u64 = 436;
+    pub const OPENAT2: u64 = 437;
     pub const EPOLL_PWAIT2: u64 = 441;
     pub const LANDLOCK_RESTRICT_SELF: u64 = 446;
     pub const LSM_SET_SELF_ATTR: u64 = 460;
