@@ -6,6 +6,7 @@ constants! { u32:
     AF_UNIX = 1, "Sockets of one machine.";
     AF_INET = 2, "Internet, version 4.";
     AF_INET6 = 10, "Internet, version 6.";
+    IPPROTO_UDP = 17, "UDP.";
     IPPROTO_TCP = 6, "TCP, and options of it.";
     IPPROTO_IPV6 = 41, "Options of version 6.";
     IPV6_V6ONLY = 26, "No connections of version 4.";
@@ -15,14 +16,18 @@ constants! { u32:
     TCP_QUICKACK = 12, "Acknowledge at once.";
     TCP_USER_TIMEOUT = 18, "How long bytes may be on their way.";
     SOCK_STREAM = 1, "Bytes in order.";
+    SOCK_DGRAM = 2, "Messages.";
     SOCK_TYPE_MASK = 0xf, "The kind of a socket, without flags.";
     SHUT_RD = 0, "No more comes in.";
     SHUT_WR = 1, "No more goes out.";
     SHUT_RDWR = 2, "Both.";
     SOL_SOCKET = 1, "Options of all sockets.";
+    SCM_RIGHTS = 1, "A control message with descriptors.";
+    SCM_CREDENTIALS = 2, "A control message that names a process.";
     SO_REUSEADDR = 2, "An address may be bound while old connections have it.";
     SO_TYPE = 3, "The kind.";
     SO_ERROR = 4, "The error that is pending.";
+    SO_BROADCAST = 6, "Messages to all may be sent.";
     SO_SNDBUF = 7, "Bytes that can be on their way out.";
     SO_RCVBUF = 8, "Bytes that can be on their way in.";
     SO_KEEPALIVE = 9, "Ask whether the other side is there.";
@@ -31,15 +36,28 @@ constants! { u32:
     SO_PROTOCOL = 38, "The protocol.";
     SO_DOMAIN = 39, "The domain.";
     MSG_PEEK = 2, "Leave the bytes where they are.";
+    MSG_CTRUNC = 8, "There was no room for a control message.";
+    MSG_TRUNC = 0x20, "The message was longer. Asks for its length.";
     MSG_DONTWAIT = 0x40, "Do not wait.";
     MSG_EOR = 0x80, "The end of a record.";
     MSG_WAITALL = 0x100, "Wait for all bytes.";
+    MSG_CONFIRM = 0x800, "The other side has answered.";
     MSG_NOSIGNAL = 0x4000, "No SIGPIPE.";
     MSG_MORE = 0x8000, "More follows.";
     MSG_CMSG_CLOEXEC = 0x4000_0000, "Descriptors that arrive are closed by exec.";
 }
 
 plain! {
+    /// The head of a control message.
+    pub struct CmsgHdr {
+        /// Its bytes, with the head.
+        pub len: u64,
+        /// The level, `SOL_*`.
+        pub level: i32,
+        /// The kind, `SCM_*`.
+        pub kind: i32,
+    }
+
     /// The argument of `sendmsg` and `recvmsg`.
     pub struct MsgHdr {
         /// The address of an address.

@@ -101,6 +101,20 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn sockets_for_messages() {
+                for cpus in ["1", "4"] {
+                    same($compiler, "datagrams", &["-c", cpus], &[], b"");
+                }
+            }
+
+            #[test]
+            fn descriptors_in_messages() {
+                for cpus in ["1", "4"] {
+                    same($compiler, "rights", &["-c", cpus], &[], b"");
+                }
+            }
+
+            #[test]
             fn timers() {
                 same($compiler, "timers", &["-c", "2"], &[], b"");
             }

@@ -22,6 +22,14 @@ impl Holders {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
+    /// Returns the count, or 0 if the end is closed.
+    pub fn count(&self) -> usize {
+        match self.0.load(Ordering::Relaxed) {
+            CLOSED => 0,
+            count => count,
+        }
+    }
+
     /// Returns whether the end is closed.
     pub fn is_closed(&self) -> bool {
         self.0.load(Ordering::Relaxed) == CLOSED

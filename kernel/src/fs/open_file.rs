@@ -20,6 +20,7 @@ use super::locks::{self, Kind, Owner};
 use super::node::{Body, NodeRef};
 use super::page_cache::PageCache;
 use super::path;
+use super::socket::{self, Datagrams};
 use crate::bytes::{copy_prefix, tail};
 use crate::mm::fallible::{self, Text};
 use crate::mm::lending::Borrowed;
@@ -59,6 +60,8 @@ pub struct OpenFile {
     pub position: Position,
     /// Whether its contents count what keeps them open. It is kept here because every call asks.
     has_holders: bool,
+    /// Whether it is a socket for messages.
+    has_messages: bool,
     /// Whether it is of a mounted directory, and its changes are written back.
     is_mounted: bool,
     /// Set for good when it takes a lock. Relaxed: calls that close a descriptor and run at the same time as
@@ -92,8 +95,9 @@ impl OpenFile {
         let flags = AtomicU32::new(flags & !OPENING);
         let has_holders = node.content().is_some_and(|content| content.holders().is_some());
         let is_mounted = node.content().is_some_and(|content| content.mount_file().is_some());
+        let has_messages = node.content().is_some_and(|content| socket::datagrams(content).is_some());
         let (position, has_locked) = (Position(SpinLock::new(0)), AtomicBool::new(false));
-        let file = Self { node, place, flags, position, has_holders, is_mounted, has_locked };
+        let file = Self { node, place, flags, position, has_holders, has_messages, is_mounted, has_locked };
         fallible::arc(file).map(StaticOrArc::from)
     }
 
@@ -141,6 +145,12 @@ impl OpenFile {
         may_have && LOCKERS.iter().any(|kind| locks::has_any(&self.node, &self.owner(*kind)))
     }
 
+    /// Returns it as a socket for messages, if it is one.
+    #[inline]
+    pub fn datagrams(&self) -> Option<&Datagrams> {
+        if self.has_messages { self.node.content().and_then(socket::datagrams) } else { None }
+    }
+
     /// Returns whether its changes are written back to the host.
     pub fn is_mounted(&self) -> bool {
         self.is_mounted
@@ -158,6 +168,11 @@ impl OpenFile {
     /// Returns whether its last descriptor is gone, as far as its contents count them.
     pub fn is_closed(&self) -> bool {
         self.has_holders && self.node.content().and_then(Content::holders).is_some_and(Holders::is_closed)
+    }
+
+    /// Returns how many descriptors and calls keep it open, if its contents count them.
+    pub(super) fn count_holders(&self) -> usize {
+        self.node.content().and_then(Content::holders).map_or(0, Holders::count)
     }
 
     /// Returns the node that is open.
@@ -280,6 +295,11 @@ impl Opened {
     /// Returns the file, unless it was taken.
     pub fn get(&self) -> Option<&OpenFile> {
         self.0.as_deref()
+    }
+
+    /// Returns the file with its count, unless it was taken.
+    pub(super) fn file(&self) -> Option<&StaticOrArc<OpenFile>> {
+        self.0.as_ref()
     }
 
     /// Returns the file, unless it was taken. The caller keeps it open, until it calls [`OpenFile::leave`].

@@ -5,7 +5,9 @@
 //! it any more.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::mem::take;
 
 use abi::Errno;
 use abi::file::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFIFO};
@@ -16,7 +18,8 @@ use super::holders::Holders;
 use super::node::{Node, NodeRef, Volume};
 use super::page_cache::PAGE;
 use super::readiness;
-use crate::bytes::{after, after_mut, copy_prefix, prefix};
+use super::socket::{QueueId, Rights};
+use crate::bytes::{after, after_mut, copy_prefix, prefix, prefix_mut};
 use crate::mm::fallible;
 use crate::sched::WaitQueue;
 
@@ -42,6 +45,15 @@ struct State {
     has_writer: bool,
     /// Set if the reader wants no more than what is there.
     wants_no_more: bool,
+    /// Descriptors that go with some of the bytes, in their order.
+    attached: VecDeque<Attached>,
+}
+
+/// Descriptors that go with the bytes from `start` to `end` of all that ever went through the pipe.
+struct Attached {
+    start: u64,
+    end: u64,
+    rights: Rights,
 }
 
 /// Creates a pipe, and returns its read end and its write end.
@@ -61,11 +73,27 @@ impl State {
         CAPACITY - self.waiting()
     }
 
-    /// Takes bytes. Returns `None` if there are none yet, and `Some(0)` at the end.
-    fn take(&mut self, into: &mut [u8]) -> Option<usize> {
+    /// Takes bytes, and the first descriptors that go with them. Returns `None` if there are none yet, and 0
+    /// bytes at the end.
+    fn take(&mut self, into: &mut [u8]) -> Option<(usize, Option<Rights>)> {
+        if !self.attached.is_empty() {
+            return self.take_attached(into);
+        }
         let len = self.copy_out(0, into)?;
         self.read += len as u64;
-        Some(len)
+        Some((len, None))
+    }
+
+    #[cold]
+    fn take_attached(&mut self, into: &mut [u8]) -> Option<(usize, Option<Rights>)> {
+        let first = self.attached.front();
+        let (start, end) = first.map_or((u64::MAX, u64::MAX), |first| (first.start, first.end));
+        let len = self.copy_out(0, prefix_mut(into, end - self.read))?;
+        self.read += len as u64;
+        if self.read <= start {
+            return Some((len, None));
+        }
+        Some((len, self.attached.pop_front().map(|first| first.rights)))
     }
 
     /// Copies the bytes after the first `skipped` ones, which stay. Returns as `take` does.
@@ -92,6 +120,20 @@ impl State {
             return Some(Err(Errno::EPIPE));
         }
         (self.room() >= from.len()).then(|| self.copy_in(from))
+    }
+
+    /// Does the same with descriptors, which it takes.
+    fn put_with(&mut self, from: &[u8], rights: &mut Option<Rights>) -> Option<Result<usize, Errno>> {
+        if rights.is_some() && self.attached.try_reserve(1).is_err() {
+            return Some(Err(Errno::ENOMEM));
+        }
+        let start = self.written;
+        let put = self.put(from)?;
+        if self.written > start {
+            let end = self.written;
+            self.attached.extend(rights.take().map(|rights| Attached { start, end, rights }));
+        }
+        Some(put)
     }
 
     fn copy_in(&mut self, from: &[u8]) -> Result<usize, Errno> {
@@ -139,6 +181,7 @@ impl Pipe {
             has_reader: true,
             has_writer: true,
             wants_no_more: false,
+            attached: VecDeque::new(),
         };
         fallible::arc(Self {
             state: SpinLock::new(state),
@@ -148,10 +191,20 @@ impl Pipe {
     }
 
     pub(super) fn read(&self, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
-        let len = self.readers.attempt(wait, || self.state.lock().take(into))?;
+        // Descriptors that a plain read comes across are closed.
+        self.read_with_rights(into, wait).map(|(len, _rights)| len)
+    }
+
+    /// Reads bytes and the descriptors that go with them. It ends after the bytes of the first ones.
+    pub(super) fn read_with_rights(
+        &self,
+        into: &mut [u8],
+        wait: bool,
+    ) -> Result<(usize, Option<Rights>), Errno> {
+        let taken = self.readers.attempt(wait, || self.state.lock().take(into))?;
         self.writers.wake_all();
         readiness::changed();
-        Ok(len)
+        Ok(taken)
     }
 
     /// Reads the bytes after the first `skipped` ones, which stay.
@@ -164,6 +217,30 @@ impl Pipe {
         self.readers.wake_all();
         readiness::changed();
         Ok(len)
+    }
+
+    /// Does the same with descriptors, which go with these bytes.
+    pub(super) fn write_with_rights(
+        &self,
+        from: &[u8],
+        rights: &mut Option<Rights>,
+        wait: bool,
+    ) -> Result<usize, Errno> {
+        let len = self.writers.attempt(wait, || self.state.lock().put_with(from, rights))??;
+        self.readers.wake_all();
+        readiness::changed();
+        Ok(len)
+    }
+
+    /// Returns what tells it from other queues of messages.
+    pub(super) fn id(pipe: &Arc<Self>) -> QueueId {
+        Arc::as_ptr(pipe).addr()
+    }
+
+    /// Closes the descriptors that wait to be read.
+    pub(super) fn drop_rights(&self) {
+        let attached = take(&mut self.state.lock().attached);
+        drop(attached);
     }
 
     /// Returns whether bytes can be read, and whether no more will come.
@@ -197,6 +274,7 @@ impl Pipe {
 
     pub(super) fn close_reader(&self) {
         self.state.lock().close(|state| &mut state.has_reader);
+        self.drop_rights();
         self.wake_both();
     }
 

@@ -1,196 +1,139 @@
-//! Sockets of the Unix domain, and of the Internet domains for connections within the guest. A connection is
-//! two pipes, one in each direction.
+//! Sockets of the Unix domain, and of the Internet domains within the guest: [`Stream`] for bytes in order,
+//! [`Datagrams`] for messages.
 //!
-//! | a socket is | after | has |
-//! |---|---|---|
-//! | new | `socket` | perhaps an address, by `bind` |
-//! | listening | `listen` | a queue of connections that were made and not accepted |
-//! | connected | `connect`, `accept`, `socketpair` | a [`Link`], for good: reads and writes take no lock of the socket |
-//!
-//! An address leads to a listener by [`ADDRESSES`], or by the file that `bind` makes for a Unix socket. A
-//! listener leaves both when its socket closes, and then ends the connections in its queue.
-//!
-//! Lock order: a socket's `setup`, then `ADDRESSES` or the lock of a listener's queue.
+//! An address leads to what is reached there by a list ([`addresses`]), or by the file that `bind` makes for
+//! a Unix socket ([`Name`]).
 
 mod address;
+mod addresses;
+mod datagrams;
+mod rights;
+mod stream;
 
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::any::Any;
 use core::sync::atomic::AtomicU32;
 
 use abi::Errno;
-use abi::file::{O_RDWR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, POLLRDNORM, POLLWRNORM, S_IFSOCK};
-use sync::{SetOnce, SpinLock};
+use abi::file::S_IFSOCK;
+use sync::SpinLock;
 
 pub use address::{Address, Domain};
+use datagrams::Inbox;
+pub use datagrams::{Datagrams, Message};
+pub use rights::{MOST_SENT, QueueId, Rights};
+use stream::Listener;
+pub use stream::{Stream, WithRights};
 
-use super::content::{Content, WriteAt};
-use super::holders::Holders;
-use super::node::{Node, NodeRef, Volume};
+use super::content::Content;
+use super::node::NodeRef;
 use super::open_file::OpenFile;
-use super::pipe::{Pipe, if_set};
-use super::readiness;
-use crate::mm::fallible;
 use crate::mm::static_or_arc::StaticOrArc;
-use crate::sched::WaitQueue;
 
-/// The most addresses in use: a search visits all of them.
-const MOST_BOUND: usize = 4096;
-/// The most connections that wait to be accepted by one listener.
-const MOST_WAITING: usize = 128;
-
-/// A socket for bytes in order.
-pub struct Socket {
-    domain: Domain,
-    link: SetOnce<Link>,
-    setup: SpinLock<Setup>,
-    /// Options that a program sets and gets, a bit each. Relaxed: they order nothing.
-    pub options: AtomicU32,
-    holders: Holders,
+/// A socket of either kind.
+#[derive(Clone, Copy)]
+pub enum Socket<'a> {
+    /// For bytes in order.
+    Stream(&'a Stream),
+    /// For messages.
+    Datagrams(&'a Datagrams),
 }
 
-/// The state of a socket that is not connected.
-#[derive(Default)]
-struct Setup {
-    address: Option<Address>,
-    /// The file of a Unix socket's address.
-    name: Option<NodeRef>,
-    listener: Option<Arc<Listener>>,
-    only_v6: bool,
+/// The kind of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// For bytes in order.
+    Stream,
+    /// For messages.
+    Datagrams,
 }
-
-/// One side of a connection.
-struct Link {
-    incoming: Arc<Pipe>,
-    outgoing: Arc<Pipe>,
-    local: Address,
-    peer: Address,
-}
-
-/// A socket that listens.
-pub struct Listener {
-    address: Address,
-    queue: SpinLock<Queue>,
-    arrived: WaitQueue,
-    accepted: WaitQueue,
-}
-
-struct Queue {
-    links: VecDeque<Link>,
-    most: usize,
-    /// Connections that have arrived.
-    arrivals: u64,
-    is_closed: bool,
-}
-
-/// An address that a socket is bound to, and the listener there.
-struct Bound {
-    address: Address,
-    /// Set if it takes no connections of version 4.
-    only_v6: bool,
-    listener: Option<Arc<Listener>>,
-}
-
-static ADDRESSES: SpinLock<Vec<Bound>> = SpinLock::new(Vec::new());
-
-/// The contents of the file of a Unix socket's address.
-struct Name(SpinLock<Option<Arc<Listener>>>);
 
 /// Opens a socket. `flags` are `O_*`.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn open(domain: Domain, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
-    with(domain, None, flags)
+pub fn open(kind: Kind, domain: Domain, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
+    match kind {
+        Kind::Stream => stream::open(domain, flags),
+        Kind::Datagrams => datagrams::open(domain, flags),
+    }
 }
 
 /// Opens two sockets that are connected.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn pair(flags: u32) -> Result<[StaticOrArc<OpenFile>; 2], Errno> {
-    let [one, other] = connection(Address::unnamed(Domain::Unix), Address::unnamed(Domain::Unix))?;
-    Ok([with(Domain::Unix, Some(one), flags)?, with(Domain::Unix, Some(other), flags)?])
-}
-
-fn with(domain: Domain, link: Option<Link>, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
-    let socket = Socket {
-        domain,
-        link: SetOnce::new(),
-        setup: SpinLock::new(Setup::default()),
-        options: AtomicU32::new(0),
-        holders: Holders::new(),
-    };
-    link.into_iter().for_each(|link| socket.link.set(link));
-    OpenFile::new(Node::file(Volume::System, 0o777, socket)?, O_RDWR | flags)
-}
-
-/// Makes both sides of a connection.
-fn connection(one: Address, other: Address) -> Result<[Link; 2], Errno> {
-    let pipes = [Pipe::new()?, Pipe::new()?];
-    let [there, back] = &pipes;
-    Ok([
-        Link { incoming: back.clone(), outgoing: there.clone(), local: one.clone(), peer: other.clone() },
-        Link { incoming: there.clone(), outgoing: back.clone(), local: other, peer: one },
-    ])
+pub fn pair(kind: Kind, flags: u32) -> Result<[StaticOrArc<OpenFile>; 2], Errno> {
+    match kind {
+        Kind::Stream => stream::pair(flags),
+        Kind::Datagrams => datagrams::pair(flags),
+    }
 }
 
 /// Returns the socket that `file` is.
 ///
 /// # Errors
 /// ENOTSOCK if it is none.
-pub fn of(file: &OpenFile) -> Result<&Socket, Errno> {
-    let object = file.node().content().and_then(Content::stands_for);
-    object.and_then(<dyn Any>::downcast_ref).ok_or(Errno::ENOTSOCK)
+pub fn of(file: &OpenFile) -> Result<Socket<'_>, Errno> {
+    let object = file.node().content().and_then(Content::stands_for).ok_or(Errno::ENOTSOCK)?;
+    let stream = object.downcast_ref().map(Socket::Stream);
+    stream.or_else(|| object.downcast_ref().map(Socket::Datagrams)).ok_or(Errno::ENOTSOCK)
 }
 
-/// Makes the contents of the file of a Unix socket's address.
-pub fn name() -> impl Content + 'static {
-    Name(SpinLock::new(None))
+/// Returns the socket for messages that `contents` are.
+pub fn datagrams(contents: &dyn Content) -> Option<&Datagrams> {
+    contents.stands_for()?.downcast_ref()
 }
 
-impl Link {
-    fn close(&self) {
-        self.incoming.close_reader();
-        self.outgoing.close_writer();
+impl<'a> Socket<'a> {
+    /// Returns it if it is for bytes in order.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP.
+    pub fn stream(self) -> Result<&'a Stream, Errno> {
+        match self {
+            Socket::Stream(stream) => Ok(stream),
+            Socket::Datagrams(_) => Err(Errno::EOPNOTSUPP),
+        }
     }
-}
 
-impl Socket {
+    /// Returns its kind.
+    pub fn kind(self) -> Kind {
+        match self {
+            Socket::Stream(_) => Kind::Stream,
+            Socket::Datagrams(_) => Kind::Datagrams,
+        }
+    }
+
     /// Returns its domain.
-    pub fn domain(&self) -> Domain {
-        self.domain
+    pub fn domain(self) -> Domain {
+        match self {
+            Socket::Stream(stream) => stream.domain(),
+            Socket::Datagrams(datagrams) => datagrams.domain(),
+        }
     }
 
-    /// Sets or returns whether it takes connections of version 6 only.
-    pub fn only_v6(&self, new: Option<bool>) -> bool {
-        let mut setup = self.setup.lock();
-        setup.only_v6 = new.unwrap_or(setup.only_v6);
-        setup.only_v6
+    /// Returns the options that a program sets and gets, a bit each. Relaxed: they order nothing.
+    pub fn options(self) -> &'a AtomicU32 {
+        match self {
+            Socket::Stream(stream) => &stream.options,
+            Socket::Datagrams(datagrams) => &datagrams.options,
+        }
     }
 
-    fn link(&self) -> Result<&Link, Errno> {
-        self.link.get().ok_or(Errno::ENOTCONN)
-    }
-
-    /// Returns whether it is connected.
-    pub fn is_connected(&self) -> bool {
-        self.link.get().is_some()
-    }
-
-    /// Returns whether it listens.
-    pub fn listens(&self) -> bool {
-        self.setup.lock().listener.is_some()
+    /// Sets or returns whether it is reached by version 6 only.
+    pub fn only_v6(self, new: Option<bool>) -> bool {
+        match self {
+            Socket::Stream(stream) => stream.only_v6(new),
+            Socket::Datagrams(datagrams) => datagrams.only_v6(new),
+        }
     }
 
     /// Returns its address.
-    pub fn local(&self) -> Address {
-        let bound = || self.setup.lock().address.clone();
-        match self.link.get() {
-            Some(link) => link.local.clone(),
-            None => bound().unwrap_or(Address::unnamed(self.domain)),
+    pub fn local(self) -> Address {
+        match self {
+            Socket::Stream(stream) => stream.local(),
+            Socket::Datagrams(datagrams) => datagrams.local(),
         }
     }
 
@@ -198,232 +141,101 @@ impl Socket {
     ///
     /// # Errors
     /// ENOTCONN.
-    pub fn peer(&self) -> Result<Address, Errno> {
-        self.link().map(|link| link.peer.clone())
+    pub fn peer(self) -> Result<Address, Errno> {
+        match self {
+            Socket::Stream(stream) => stream.peer(),
+            Socket::Datagrams(datagrams) => datagrams.peer(),
+        }
+    }
+
+    /// Returns the queue of its messages, if it has one.
+    fn queue(self) -> Option<QueueId> {
+        match self {
+            Socket::Stream(stream) => stream.queue(),
+            Socket::Datagrams(datagrams) => Some(datagrams.queue()),
+        }
+    }
+
+    /// Drops all messages that have arrived, with the descriptors in them.
+    fn drop_messages(self) {
+        match self {
+            Socket::Stream(stream) => stream.drop_rights(),
+            Socket::Datagrams(datagrams) => datagrams.drop_messages(),
+        }
     }
 
     /// Returns whether it may get an address.
-    pub fn can_bind(&self) -> bool {
-        self.setup.lock().address.is_none() && !self.is_connected()
+    pub fn can_bind(self) -> bool {
+        match self {
+            Socket::Stream(stream) => stream.can_bind(),
+            Socket::Datagrams(datagrams) => datagrams.can_bind(),
+        }
     }
 
     /// Gives it an address. `name` is the file of one of the Unix domain.
     ///
     /// # Errors
     /// EINVAL if it has one, EADDRINUSE, ENOMEM.
-    pub fn bind(&self, address: Address, name: Option<NodeRef>) -> Result<(), Errno> {
-        let mut setup = self.setup.lock();
-        if setup.address.is_some() || self.is_connected() {
-            return Err(Errno::EINVAL);
+    pub fn bind(self, address: Address, name: Option<NodeRef>) -> Result<(), Errno> {
+        match self {
+            Socket::Stream(stream) => stream.bind(address, name),
+            Socket::Datagrams(datagrams) => datagrams.bind(address, name),
         }
-        let address = if name.is_some() { address } else { register(address, setup.only_v6)? };
-        (setup.address, setup.name) = (Some(address), name);
-        Ok(())
+    }
+}
+
+/// The contents of the file of a Unix socket's address: what is reached there.
+pub struct Name(SpinLock<Reached>);
+
+#[derive(Clone)]
+enum Reached {
+    Nothing,
+    Listener(Arc<Listener>),
+    Inbox(Arc<Inbox>),
+}
+
+/// Makes the contents of the file of a Unix socket's address.
+pub fn name() -> impl Content + 'static {
+    Name(SpinLock::new(Reached::Nothing))
+}
+
+impl Name {
+    /// Returns the contents of a file, if it is one of an address.
+    fn of(node: &NodeRef) -> Option<&Self> {
+        node.content().and_then(Content::stands_for).and_then(<dyn Any>::downcast_ref)
     }
 
-    /// Begins to listen, or changes the number of connections that may wait.
+    fn set(&self, reached: Reached) {
+        let _before = core::mem::replace(&mut *self.0.lock(), reached);
+    }
+
+    fn reached(&self) -> Reached {
+        self.0.lock().clone()
+    }
+
+    /// Returns the listener that is reached at a file.
     ///
     /// # Errors
-    /// EINVAL if it is connected, or has no address and is of the Unix domain. ENOMEM, EADDRINUSE.
-    pub fn listen(&self, most: usize) -> Result<(), Errno> {
-        let most = most.min(MOST_WAITING);
-        let mut setup = self.setup.lock();
-        if self.is_connected() {
-            return Err(Errno::EINVAL);
+    /// ECONNREFUSED if there is none, EPROTOTYPE if a socket for messages is there.
+    fn listener(node: &NodeRef) -> Result<Arc<Listener>, Errno> {
+        match Self::of(node).map_or(Reached::Nothing, Self::reached) {
+            Reached::Nothing => Err(Errno::ECONNREFUSED),
+            Reached::Listener(listener) => Ok(listener),
+            Reached::Inbox(_) => Err(Errno::EPROTOTYPE),
         }
-        if let Some(listener) = &setup.listener {
-            listener.queue.lock().most = most;
-            return Ok(());
-        }
-        let address = match setup.address.clone() {
-            Some(address) => address,
-            None if self.domain == Domain::Unix => return Err(Errno::EINVAL),
-            None => register(Address::any(self.domain), setup.only_v6)?,
-        };
-        setup.address = Some(address.clone());
-        let queue = Queue { links: VecDeque::new(), most, arrivals: 0, is_closed: false };
-        let listener = fallible::arc(Listener {
-            address: address.clone(),
-            queue: SpinLock::new(queue),
-            arrived: WaitQueue::new(),
-            accepted: WaitQueue::new(),
-        })?;
-        match setup.name.as_ref().and_then(name_of) {
-            Some(name) => *name.0.lock() = Some(listener.clone()),
-            None => set_listener(&address, &listener),
-        }
-        setup.listener = Some(listener);
-        Ok(())
     }
 
-    /// Connects it to the listener at an address. `name` is the file of one of the Unix domain.
+    /// Returns the inbox that is reached at a file.
     ///
     /// # Errors
-    /// EISCONN, EINVAL if it listens, ECONNREFUSED, EAGAIN if that takes waiting and `wait` is not set,
-    /// EINTR, ENOMEM.
-    pub fn connect(&self, address: &Address, name: Option<&NodeRef>, wait: bool) -> Result<(), Errno> {
-        if self.is_connected() {
-            return Err(Errno::EISCONN);
+    /// ECONNREFUSED if there is none, EPROTOTYPE if a listener is there.
+    fn inbox(node: &NodeRef) -> Result<Arc<Inbox>, Errno> {
+        match Self::of(node).map_or(Reached::Nothing, Self::reached) {
+            Reached::Nothing => Err(Errno::ECONNREFUSED),
+            Reached::Listener(_) => Err(Errno::EPROTOTYPE),
+            Reached::Inbox(inbox) => Ok(inbox),
         }
-        let listener = match name {
-            Some(name) => name_of(name).and_then(|name| name.0.lock().clone()),
-            None => find(address),
-        };
-        let listener = listener.ok_or(Errno::ECONNREFUSED)?;
-        let local = {
-            let setup = self.setup.lock();
-            if self.is_connected() {
-                return Err(Errno::EISCONN);
-            }
-            if setup.listener.is_some() {
-                return Err(Errno::EINVAL);
-            }
-            setup.address.clone()
-        };
-        let local = local.unwrap_or_else(|| Address::of_client(self.domain, address));
-        let peer = if name.is_some() { listener.address.clone() } else { address.reached() };
-        let [mine, mut theirs] = connection(local, peer)?;
-        theirs.peer = theirs.peer.seen_from(&listener.address);
-        theirs.local = theirs.local.seen_from(&listener.address);
-        listener.put(theirs, wait)?;
-        let setup = self.setup.lock();
-        if self.is_connected() {
-            drop(setup);
-            // Another thread was faster. The listener finds this connection at its end.
-            mine.close();
-            return Err(Errno::EISCONN);
-        }
-        self.link.set(mine);
-        drop(setup);
-        // Tasks that wait for the socket have seen it without a link.
-        readiness::changed();
-        Ok(())
     }
-
-    /// Accepts a connection: opens a socket for it. `flags` are `O_*`.
-    ///
-    /// # Errors
-    /// EINVAL unless it listens, EAGAIN, EINTR, ENOMEM.
-    pub fn accept(&self, wait: bool, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
-        let listener = self.setup.lock().listener.clone().ok_or(Errno::EINVAL)?;
-        let link = listener.take(wait)?;
-        let ends = (link.incoming.clone(), link.outgoing.clone());
-        with(self.domain, Some(link), flags).inspect_err(|_| {
-            ends.0.close_reader();
-            ends.1.close_writer();
-        })
-    }
-
-    /// Ends what comes in.
-    ///
-    /// # Errors
-    /// ENOTCONN.
-    pub fn end_incoming(&self) -> Result<(), Errno> {
-        self.link().map(|link| link.incoming.end())
-    }
-
-    /// Stops listening, and returns whether it did listen. Its address stays.
-    pub fn stop_listening(&self) -> bool {
-        let listener = self.setup.lock().listener.take();
-        listener.inspect(|listener| listener.close()).is_some()
-    }
-
-    /// Ends what goes out.
-    ///
-    /// # Errors
-    /// ENOTCONN.
-    pub fn end_outgoing(&self) -> Result<(), Errno> {
-        self.link().map(|link| link.outgoing.close_writer())
-    }
-}
-
-impl Listener {
-    /// Adds a connection, once there is room.
-    fn put(&self, link: Link, wait: bool) -> Result<(), Errno> {
-        let mut link = Some(link);
-        let put = self.accepted.attempt(wait, || {
-            let mut queue = self.queue.lock();
-            if queue.is_closed {
-                return Some(Err(Errno::ECONNREFUSED));
-            }
-            if queue.links.len() > queue.most {
-                return None;
-            }
-            if queue.links.try_reserve(1).is_err() {
-                return Some(Err(Errno::ENOMEM));
-            }
-            queue.links.extend(link.take());
-            queue.arrivals += 1;
-            Some(Ok(()))
-        });
-        put??;
-        self.arrived.wake_all();
-        readiness::changed();
-        Ok(())
-    }
-
-    fn take(&self, wait: bool) -> Result<Link, Errno> {
-        let link = self.arrived.attempt(wait, || {
-            let mut queue = self.queue.lock();
-            if queue.is_closed { Some(Err(Errno::EINVAL)) } else { queue.links.pop_front().map(Ok) }
-        })??;
-        self.accepted.wake_all();
-        Ok(link)
-    }
-
-    fn close(&self) {
-        let links = {
-            let mut queue = self.queue.lock();
-            queue.is_closed = true;
-            core::mem::take(&mut queue.links)
-        };
-        links.iter().for_each(Link::close);
-        self.arrived.wake_all();
-        self.accepted.wake_all();
-        readiness::changed();
-    }
-}
-
-fn name_of(node: &NodeRef) -> Option<&Name> {
-    node.content().and_then(Content::stands_for).and_then(<dyn Any>::downcast_ref)
-}
-
-/// Notes that an address is in use, and returns it with a port if it had none.
-fn register(address: Address, only_v6: bool) -> Result<Address, Errno> {
-    let mut all = ADDRESSES.lock();
-    if all.len() >= MOST_BOUND {
-        return Err(Errno::EADDRINUSE);
-    }
-    let is_free =
-        |wanted: &Address| !all.iter().any(|bound| bound.address.excludes(bound.only_v6, wanted, only_v6));
-    let address = address.with_port(is_free).ok_or(Errno::EADDRINUSE)?;
-    fallible::push(&mut all, Bound { address: address.clone(), only_v6, listener: None })?;
-    Ok(address)
-}
-
-fn set_listener(address: &Address, listener: &Arc<Listener>) {
-    if let Some(bound) = ADDRESSES.lock().iter_mut().find(|bound| bound.address == *address) {
-        bound.listener = Some(listener.clone());
-    }
-}
-
-/// Returns the listener that a connection to `address` reaches.
-fn find(address: &Address) -> Option<Arc<Listener>> {
-    let all = ADDRESSES.lock();
-    let reached = all
-        .iter()
-        .filter(|bound| bound.listener.is_some() && bound.address.is_reached_by(address, bound.only_v6));
-    // A listener at this very address comes before one at any.
-    reached.max_by_key(|bound| bound.address == address.reached())?.listener.clone()
-}
-
-/// Frees an address.
-fn forget(address: &Address) {
-    let freed = {
-        let mut all = ADDRESSES.lock();
-        all.iter().position(|bound| bound.address == *address).map(|at| all.swap_remove(at))
-    };
-    drop(freed);
 }
 
 impl Content for Name {
@@ -437,80 +249,6 @@ impl Content for Name {
 
     fn read(&self, _at: u64, _into: &mut [u8], _wait: bool) -> Result<usize, Errno> {
         Err(Errno::ENXIO)
-    }
-
-    fn stands_for(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-}
-
-impl Content for Socket {
-    fn kind(&self) -> u32 {
-        S_IFSOCK
-    }
-
-    fn is_stream(&self) -> bool {
-        true
-    }
-
-    fn read(&self, _at: u64, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
-        let unconnected = if self.domain == Domain::Unix { Errno::EINVAL } else { Errno::ENOTCONN };
-        self.link.get().ok_or(unconnected)?.incoming.read(into, wait)
-    }
-
-    fn peek(&self, skipped: usize, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
-        let unconnected = if self.domain == Domain::Unix { Errno::EINVAL } else { Errno::ENOTCONN };
-        self.link.get().ok_or(unconnected)?.incoming.peek(skipped, into, wait)
-    }
-
-    fn write(&self, _at: WriteAt, from: &[u8], wait: bool) -> Result<usize, Errno> {
-        // As on Linux, the end of a stream that was never connected.
-        let unconnected = if self.domain == Domain::Unix { Errno::ENOTCONN } else { Errno::EPIPE };
-        self.link.get().ok_or(unconnected)?.outgoing.write(from, wait)
-    }
-
-    /// As on Linux, the end of what comes in can be read.
-    fn ready(&self) -> i16 {
-        let Some(link) = self.link.get() else {
-            let listener = self.setup.lock().listener.clone();
-            return match listener {
-                Some(listener) => if_set(!listener.queue.lock().links.is_empty(), POLLIN | POLLRDNORM),
-                None => POLLOUT | POLLWRNORM | POLLHUP,
-            };
-        };
-        let ((bytes, ended), (room, left)) = (link.incoming.readable(), link.outgoing.writable());
-        if_set(bytes || ended, POLLIN | POLLRDNORM)
-            | if_set(ended, POLLRDHUP)
-            | if_set(room || left, POLLOUT | POLLWRNORM)
-            | if_set(ended && left, POLLHUP)
-    }
-
-    fn changes(&self) -> Option<u64> {
-        match self.link.get() {
-            Some(link) => Some(1 + link.incoming.arrivals().wrapping_add(link.outgoing.departures())),
-            None => {
-                let listener = self.setup.lock().listener.clone();
-                Some(listener.map_or(0, |listener| listener.queue.lock().arrivals))
-            }
-        }
-    }
-
-    fn waiting(&self, _at: u64) -> u64 {
-        self.link.get().map_or(0, |link| link.incoming.waiting())
-    }
-
-    fn holders(&self) -> Option<&Holders> {
-        Some(&self.holders)
-    }
-
-    fn closed(&self) {
-        let Setup { address, name, listener, .. } = core::mem::take(&mut *self.setup.lock());
-        match name.as_ref().and_then(name_of) {
-            Some(name) => *name.0.lock() = None,
-            None => address.iter().for_each(forget),
-        }
-        listener.iter().for_each(|listener| listener.close());
-        self.link.get().into_iter().for_each(Link::close);
     }
 
     fn stands_for(&self) -> Option<&dyn Any> {

@@ -27,6 +27,7 @@ mod machine;
 mod madvise;
 mod map_file;
 mod memory_files;
+mod messages;
 mod mmap;
 mod modes;
 mod mremap;

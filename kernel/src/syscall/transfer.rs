@@ -6,6 +6,7 @@ use abi::Errno;
 use abi::file::{IoVec, O_DSYNC, POLLERR, POLLIN, POLLOUT};
 use vm::{Access, VirtAddr};
 
+use super::messages;
 use crate::bytes::{prefix, prefix_mut, tail};
 use crate::fs::buffers::Buffers;
 use crate::fs::content::{Content, WriteAt};
@@ -79,9 +80,17 @@ pub fn write(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<u
     Ok(done)
 }
 
-/// Reads from a stream, and waits for bytes if it may.
+/// Reads from a stream, and waits for bytes if it may. From a socket for messages reads one.
 pub fn receive(file: &OpenFile, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
     let content = file.readable()?;
+    if let Some(socket) = file.datagrams() {
+        return messages::read(socket, buffers, wait);
+    }
+    receive_from(content, buffers, wait)
+}
+
+/// Reads from a stream of bytes.
+pub fn receive_from(content: &dyn Content, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
     in_pieces(buffers, |buffers, done| take(content, buffers, wait && done == 0))
 }
 
@@ -105,9 +114,17 @@ pub fn peek(file: &OpenFile, buffers: &mut Buffers, wait: bool) -> Result<usize,
     })
 }
 
-/// Writes to a stream, and waits for room if it may.
+/// Writes to a stream, and waits for room if it may. To a socket for messages writes one.
 pub fn send(file: &OpenFile, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
     let content = file.writable()?;
+    if let Some(socket) = file.datagrams() {
+        return messages::send(socket, buffers, None, None, wait);
+    }
+    send_to(content, buffers, wait)
+}
+
+/// Writes to a stream of bytes.
+pub fn send_to(content: &dyn Content, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
     in_pieces(buffers, |buffers, _| drain(content, WriteAt::End, buffers, wait))
 }
 

@@ -176,6 +176,16 @@ impl Address {
         }
     }
 
+    /// Returns the address that a message to `to` comes from, if it is the sender's.
+    pub fn as_sender_to(&self, to: &Address) -> Self {
+        match (self, to.reached()) {
+            (Address::Port(domain, ip, port), Address::Port(_, to, _)) if is_any(ip) => {
+                Address::Port(*domain, to, *port)
+            }
+            (own, _) => own.clone(),
+        }
+    }
+
     /// Returns it as a socket of another Internet domain names it.
     pub fn seen_from(self, other: &Address) -> Self {
         match (self, other) {
