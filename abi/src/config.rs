@@ -73,6 +73,7 @@ choices! {
         Refcache = "refcache": "Deltas per core, reconciled in epochs",
         Paygo = "paygo": "A table per core, and the read remembers the core that counted it",
         Lodic = "lodic": "Bits of the reader's page table entry where it maps the page and said so, a counter of its process where readers contend, or else as shared",
+        LodicFile = "lodic-file": "As lodic, but the read looks for the entry among all mappings of its file, to compare with",
         None = "none": "Not at all, the ideal to compare with. Unsafe: a read may return bytes of other programs",
     }
 
@@ -120,7 +121,12 @@ impl ReadRefs {
     /// Returns whether reads are counted in page tables, with such tables and such a counter of pages. That
     /// needs one table for all cores, and a counter that frees a page some epochs after the last holder.
     pub fn counts_in_entries(self, tables: Tables, refs: Refs) -> bool {
-        (self, tables, refs) == (ReadRefs::Lodic, Tables::Shared, Refs::Refcache)
+        (self.is_lodic(), tables, refs) == (true, Tables::Shared, Refs::Refcache)
+    }
+
+    /// Returns whether processes count their reads themselves.
+    pub const fn is_lodic(self) -> bool {
+        matches!(self, ReadRefs::Lodic | ReadRefs::LodicFile)
     }
 }
 
@@ -154,6 +160,7 @@ mod tests {
     fn only_lodic_counts_in_page_tables() {
         let counts = |reads: ReadRefs, tables, refs| reads.counts_in_entries(tables, refs);
         assert!(counts(ReadRefs::Lodic, Tables::Shared, Refs::Refcache));
+        assert!(counts(ReadRefs::LodicFile, Tables::Shared, Refs::Refcache));
         assert!(!counts(ReadRefs::Shared, Tables::Shared, Refs::Refcache));
         assert!(!counts(ReadRefs::Lodic, Tables::Percore, Refs::Refcache));
         assert!(!counts(ReadRefs::Lodic, Tables::Shared, Refs::Snzi));

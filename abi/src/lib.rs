@@ -15,6 +15,7 @@ pub mod marker;
 pub mod memory;
 pub mod ninep;
 pub mod process;
+pub mod reads;
 pub mod signal;
 pub mod signatures;
 pub mod socket;

@@ -48,6 +48,10 @@ pub enum Counter {
     ReadCounters,
     /// Pages of such counters: made minus freed.
     ReadCounterPages,
+    /// Questions whether a read holds a page that its file has dropped.
+    ReadQueries,
+    /// Cache lines that these looked at.
+    ReadQueryLines,
     /// Tasks: made minus freed.
     Tasks,
     /// Address spaces: made minus freed.

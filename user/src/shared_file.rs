@@ -32,6 +32,16 @@ pub fn unnamed(program: &str, contents: &[u8]) -> File {
     file
 }
 
+/// Makes an empty file that has no name any more, and opens it for reading and writing.
+pub fn unnamed_empty(program: &str) -> File {
+    let path = env::temp_dir().join(format!("{program}-{}", process::id()));
+    let mut options = File::options();
+    let file =
+        require(options.read(true).write(true).create(true).truncate(true).open(&path), "making the file");
+    require(fs::remove_file(&path), "removing the file's name");
+    file
+}
+
 /// Maps the first `pages` pages of the file, for as long as the process lives, touches them, and asks the
 /// kernel to count reads there, as LODIC does (`read_refs=lodic`). Other kernels do not know this advice.
 /// Returns the address.

@@ -11,7 +11,7 @@ use crate::guest::system::System;
 pub const SLACK: u64 = 200;
 
 /// The names, and the rounds of all threads together, or 0 for benchmarks that do not work in rounds.
-const BENCHMARKS: [(&str, u64); 19] = [
+const BENCHMARKS: [(&str, u64); 20] = [
     ("calls", 100),
     ("microbench", 2000),
     ("forkexit", 100),
@@ -22,6 +22,7 @@ const BENCHMARKS: [(&str, u64); 19] = [
     ("neighbours", 2000),
     ("drbh", 2000),
     ("kvread", 2000),
+    ("hotfile", 64),
     ("webserve", 1000),
     ("pageshare", 2000),
     ("probe", 1000),

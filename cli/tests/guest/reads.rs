@@ -122,6 +122,33 @@ fn counters_go_when_their_processes_do_not_read() {
     }
 }
 
+/// The walk of the file's mappings finds the reader's own, so no read counts in the word, and none contends.
+#[test]
+fn a_walk_of_all_mappings_finds_the_readers_own() {
+    let options = ["-c", "2", "--tables", "shared", "--read-refs", "lodic-file"];
+    let words = ["drbh", "--threads", "2", "--mapped", "--iterations", "100000", "--among", "4"];
+    assert_eq!(counters(&run(&options, &words)), 0);
+}
+
+/// A file of 20 pages is truncated twice. Each page takes a query before it is freed, and that looks at the
+/// word, or also at a table for each of four cores. Refcache is not asked.
+#[test]
+fn a_query_looks_at_the_lines_that_may_count() {
+    let none: &[&str] = &[];
+    let mapped: &[&str] = &["--mapped"];
+    let asked = [("shared", none, 1), ("paygo", none, 5), ("lodic", mapped, 1), ("lodic-file", mapped, 1)];
+    let asked = asked.map(|(read_refs, more, words)| (read_refs, more, [40, 40 * words]));
+    for (read_refs, more, wanted) in asked.into_iter().chain([("refcache", none, [0, 0])]) {
+        let options = ["-c", "4", "--tables", "shared", "--read-refs", read_refs];
+        let words =
+            ["hotfile", "--pages", "20", "--reads", "1", "--iterations", "2", "--warmup", "0", "--json"];
+        let report = run(&options, &[&words, more].concat()).report();
+        let counts =
+            ["read_queries", "read_query_lines"].map(|name| report["counters"][name].as_u64().unwrap());
+        assert_eq!(counts, wanted, "{read_refs}: {report}");
+    }
+}
+
 /// The parent counts among those that share the file.
 #[test]
 fn a_child_counts_where_its_parent_does() {

@@ -3,6 +3,7 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use abi::reads;
 use percore::{AllCores, CoreId, MAX_CORES, Pinned, pin};
 use refcache::{Config, Refcache};
 use sync::{CachePadded, SetOnce};
@@ -15,7 +16,7 @@ use crate::counters::{self, Counter};
 
 /// Entries of each core's delta cache: 32 KiB. A fork adjusts each frame, node and mapping of two spaces in a
 /// round, and a delta that does not fit goes to a header that other cores write too.
-const CACHE_SLOTS: usize = 2048;
+const CACHE_SLOTS: usize = reads::DELTA_ENTRIES;
 /// Most objects that one tick reviews.
 const REVIEW_BUDGET: usize = 128;
 /// Objects that may wait for review while all cores sleep: nodes that the next map will use, for a few

@@ -118,6 +118,11 @@ impl FileMapping {
         self.space.upgrade()
     }
 
+    /// Returns whether this is the space, which exists.
+    pub fn is_of(&self, space: &Arc<SpaceHandle>) -> bool {
+        self.space.as_ptr() == Arc::as_ptr(space)
+    }
+
     /// Returns the page of the file that shows at `page`.
     pub fn file_page(&self, page: PageNum) -> u64 {
         page.get().wrapping_sub(self.base.load(Ordering::Relaxed))

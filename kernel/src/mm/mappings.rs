@@ -126,15 +126,27 @@ impl Mappings {
         self.walks.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn go_round(&self, visit: &mut impl FnMut(&Held)) {
+    /// Returns what `look` finds in the first mapping in which it finds something, with no lock held.
+    /// Mappings that are added or copied meanwhile may be missed.
+    pub fn find<T>(&self, mut look: impl FnMut(&Held) -> Option<T>) -> Option<T> {
         for list in self.lists.get().into_iter().flat_map(PerCore::iter) {
             let mut at = list.lock().held_behind(None);
             while let Some(held) = at {
-                visit(&held);
+                if let found @ Some(_) = look(&held) {
+                    return found;
+                }
                 let next = list.lock().held_behind(Some(held.pointer()));
                 at = next;
             }
         }
+        None
+    }
+
+    fn go_round(&self, visit: &mut impl FnMut(&Held)) {
+        self.find(|mapping| {
+            visit(mapping);
+            None::<()>
+        });
     }
 
     fn list(&self, record: NonNull<FileMapping>) -> &SpinLock<List> {

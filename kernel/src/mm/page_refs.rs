@@ -33,6 +33,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
 use abi::config::Refs;
+use abi::reads;
 use percore::Pinned;
 use refcache::{Header, Refcache, Release};
 use vm::FrameNum;
@@ -58,7 +59,11 @@ struct PageRef {
 
 /// Bytes for each frame.
 pub(super) const SIZE: u64 = size_of::<PageRef>() as u64;
-const _: () = assert!(SIZE == 64);
+const _: () = assert!(
+    size_of::<PageRef>() == reads::DESCRIPTOR
+        && size_of::<AtomicU64>() == reads::WORD
+        && size_of::<Mark>() == reads::MARK
+);
 
 /// The physical address of the `PageRef` of frame 0. Relaxed: written once, before other cores start.
 static START: AtomicU64 = AtomicU64::new(0);
@@ -208,7 +213,7 @@ unsafe fn release(_: &Refcache, pin: &Pinned, header: NonNull<Header>) {
 /// # Safety
 /// Called once for each header, by the domain, with the header of a descriptor.
 unsafe fn release_unread(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
-    if is_read(header) {
+    if is_read(pin, header) {
         // SAFETY: the caller's promise.
         return unsafe { come_back(domain, pin, header, release_unread) };
     }
@@ -216,8 +221,8 @@ unsafe fn release_unread(domain: &Refcache, pin: &Pinned, header: NonNull<Header
 }
 
 /// Returns whether a read holds a file's frame. No core can find the frame any more.
-fn is_read(header: NonNull<Header>) -> bool {
-    read_refs::is_held(frame_of(header))
+fn is_read(pin: &Pinned, header: NonNull<Header>) -> bool {
+    read_refs::is_held(pin, frame_of(header))
 }
 
 /// Makes the domain call `release` of a frame's header, or another's, some epochs later. It does not count as
@@ -241,7 +246,7 @@ pub(super) unsafe fn come_back(domain: &Refcache, pin: &Pinned, header: NonNull<
 /// # Safety
 /// Called once for each header, by the domain, with the header of a descriptor that has a baseline.
 unsafe fn release_of_file(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
-    if is_read(header) {
+    if is_read(pin, header) {
         // SAFETY: the caller's promise.
         return unsafe { come_back(domain, pin, header, release_of_file) };
     }

@@ -67,7 +67,8 @@ struct CounterPage {
     sets: [ClaimedSet; SETS],
 }
 
-const _: () = assert!(size_of::<CounterPage>() == FRAME as usize && offset_of!(CounterPage, sets) == 64);
+const _: () =
+    assert!(size_of::<CounterPage>() == abi::reads::COUNTERS && offset_of!(CounterPage, sets) == 64);
 
 // SAFETY: the owner is used under the lock of the list only, and the rest is atomic.
 unsafe impl Send for Listed {}
@@ -271,18 +272,21 @@ pub(super) fn sweep(pin: &Pinned) {
     }
 }
 
-/// Returns whether a read of `frame` is counted in any page. Exact once no core can take a new hold.
-pub(super) fn is_held(frame: FrameNum) -> bool {
+/// Returns whether a read of `frame` is counted in any page, and how many sets were looked at, each a cache
+/// line. Exact once no core can take a new hold.
+pub(super) fn ask(frame: FrameNum) -> (bool, usize) {
     // Relaxed: see 2.
-    page_refs::mark(frame).claimed.load(Ordering::Relaxed) && is_counted(frame)
+    if page_refs::mark(frame).claimed.load(Ordering::Relaxed) { ask_pages(frame) } else { (false, 0) }
 }
 
-/// Looks at the frame's counter in each page, up to the first with a count.
+/// Looks at the frame's set in each page, up to the first with a count.
 #[cold]
-fn is_counted(frame: FrameNum) -> bool {
+fn ask_pages(frame: FrameNum) -> (bool, usize) {
     // SAFETY: a page is freed when it is out of the list.
     let has = |Listed(page): &Listed| unsafe { page.as_ref() }.place(frame).0.has(name(frame));
-    PAGES.lock().iter().any(has)
+    let pages = PAGES.lock();
+    let first = pages.iter().position(has);
+    (first.is_some(), first.map_or(pages.len(), |at| at + 1))
 }
 
 /// Returns the frame's name in the counters, of which none is 0.

@@ -12,6 +12,7 @@
 //! | `refcache` | this core's delta cache, twice | the same | some epochs after the last reference is dropped, a read's or another |
 //! | `paygo` | an entry of this core's table, twice | the same | when no table has an entry of the frame and the word is 0, asked every few epochs |
 //! | `lodic` | the entry of the page in the one table of its process, twice, if that shows the page and the process asked for it; or a [counter of its process](read_counters), if readers contend; or else as `shared` | the same | when the word is 0 and no process counts a read, asked every few epochs |
+//! | `lodic-file` | as `lodic`, but the entry is found by a walk of all mappings of the file, as LODIC's paper compares with | the same | the same |
 //! | `none` | nothing | the same | perhaps while it is read: the read then returns what the next owner writes |
 //!
 //! The states of a file's frame with `shared`, `paygo` and `lodic`:
@@ -52,6 +53,7 @@
 //! writes after the last byte was read.
 
 use abi::config::ReadRefs;
+use abi::reads;
 use baselines::PayGo;
 use percore::{CoreId, Pinned, pin};
 use sync::SetOnce;
@@ -61,11 +63,12 @@ use vm::{FrameNum, PageNum};
 use super::page_refs;
 use super::read_counters::{self, Counted, ReadCounters};
 use crate::arch::{self, CountedEntry};
+use crate::counters::{self, Counter};
 use crate::{control, options};
 
 /// Entries of each core's table: 16 KiB. A core has as many holds as tasks that sleep in a read which began
 /// there, and one more.
-const ENTRIES: usize = 512;
+const ENTRIES: usize = reads::PAYGO_ENTRIES;
 
 /// PayGo's tables, if it counts.
 static TABLES: SetOnce<PayGo> = SetOnce::new();
@@ -131,7 +134,7 @@ pub fn init(cores: usize) {
         ReadRefs::None => control::warn(
             "read_refs=none: a page may be freed while it is read, and the read then returns bytes of its next owner",
         ),
-        ReadRefs::Pinned | ReadRefs::Shared | ReadRefs::Refcache | ReadRefs::Lodic => {}
+        _ => {}
     }
 }
 
@@ -144,13 +147,20 @@ pub fn may_sleep() -> bool {
 
 /// Returns whether holds are counted apart from the frame's other references, so that `release` must ask.
 pub(super) fn is_asked() -> bool {
-    matches!(options::get().read_refs, ReadRefs::Shared | ReadRefs::Paygo | ReadRefs::Lodic)
+    let read_refs = options::get().read_refs;
+    read_refs.is_lodic() || matches!(read_refs, ReadRefs::Shared | ReadRefs::Paygo)
 }
 
 /// Returns whether a process counts reads itself.
 #[inline]
 pub fn is_local() -> bool {
-    options::get().read_refs == ReadRefs::Lodic
+    options::get().read_refs.is_lodic()
+}
+
+/// Returns whether it looks for its entry among all mappings of the file.
+#[inline]
+pub fn is_by_file() -> bool {
+    options::get().read_refs == ReadRefs::LodicFile
 }
 
 /// Returns whether it also counts them in its page table.
@@ -191,7 +201,7 @@ impl Hold {
         let at = match options::get().read_refs {
             ReadRefs::Pinned => Place::Pin { _pin: pin },
             ReadRefs::None => Place::Nowhere,
-            ReadRefs::Shared | ReadRefs::Lodic => in_descriptor(frame),
+            ReadRefs::Shared | ReadRefs::Lodic | ReadRefs::LodicFile => in_descriptor(frame),
             ReadRefs::Refcache => {
                 page_refs::join(&pin, frame);
                 Place::Header
@@ -261,12 +271,23 @@ fn contending(pin: &Pinned, frame: FrameNum, counters: &ReadCounters) -> Place {
     place
 }
 
-/// Returns whether a read holds the frame. Exact once no core can take a new hold.
-pub(super) fn is_held(frame: FrameNum) -> bool {
+/// Returns whether a read holds the frame. Exact once no core can take a new hold. Counts the question, and
+/// the cache lines that it looks at.
+pub(super) fn is_held(pin: &Pinned, frame: FrameNum) -> bool {
     // Acquire: partner of the Release in `drop`, as is the one of the tables.
-    page_refs::readers(frame).load(Ordering::Acquire) != 0
-        || read_counters::is_held(frame)
-        || TABLES.get().is_some_and(|tables| tables.is_anchored(name(frame)))
+    let is_in_word = page_refs::readers(frame).load(Ordering::Acquire) != 0;
+    let (is_held, others) = if is_in_word { (true, 0) } else { ask_others(frame) };
+    counters::add(pin, Counter::ReadQueries, 1);
+    counters::add(pin, Counter::ReadQueryLines, 1 + others as i64);
+    is_held
+}
+
+/// Returns whether a process or a core counts a read of the frame, and how many cache lines that took.
+fn ask_others(frame: FrameNum) -> (bool, usize) {
+    match TABLES.get() {
+        Some(tables) => tables.ask(name(frame)),
+        None => read_counters::ask(frame),
+    }
 }
 
 fn tables() -> &'static PayGo {

@@ -9,7 +9,7 @@ use crate::arch;
 use crate::counters::{Counter, of};
 
 /// The counters that are reported, and their names.
-const NAMES: [(Counter, &str); 16] = [
+const NAMES: [(Counter, &str); 18] = [
     (Counter::Ipis, "ipis"),
     (Counter::Epochs, "epochs"),
     (Counter::FramesUsed, "frames_used"),
@@ -21,6 +21,8 @@ const NAMES: [(Counter, &str); 16] = [
     (Counter::TablePages, "table_pages"),
     (Counter::ReadCounters, "read_counters"),
     (Counter::ReadCounterPages, "read_counter_pages"),
+    (Counter::ReadQueries, "read_queries"),
+    (Counter::ReadQueryLines, "read_query_lines"),
     (Counter::ContextSwitches, "context_switches"),
     (Counter::KeptTlbs, "kept_tlbs"),
     (Counter::Ticks, "ticks"),

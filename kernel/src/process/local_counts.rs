@@ -24,7 +24,7 @@ use crate::fs::page_cache::PageCache;
 use crate::mm::space::user_pages;
 
 /// The most regions of one process. A new one takes the place of the oldest.
-const MOST: usize = 8;
+const MOST: usize = abi::reads::REGIONS;
 
 /// The regions of one process.
 pub struct LocalCounts {

@@ -81,7 +81,21 @@ impl Reader for FileReader<'_> {
 
     #[inline]
     fn shown_at(&self, page: u64) -> Option<PageNum> {
+        if read_refs::is_by_file() {
+            return self.shown_in_file(page);
+        }
         self.memory.local_counts.find(self.pages.name(), page)
+    }
+}
+
+impl FileReader<'_> {
+    /// Returns the same by the file's mappings instead of the process's regions.
+    #[inline(never)]
+    fn shown_in_file(&self, page: u64) -> Option<PageNum> {
+        self.pages.mappings().find(|mapping| {
+            let shown = mapping.shown_at(page, page + 1);
+            (mapping.is_of(&self.memory.space) && !shown.is_empty()).then(|| shown.start())
+        })
     }
 }
 

@@ -30,6 +30,7 @@ const PROGRAM: Program = Program {
          --inherit       with --mapped, the processes are children of the one that has mapped it\n  \
          --regions N     and names N regions, the block's first (default 1)\n  \
          --sharers N     more processes that map the block, and then do nothing (default 0)\n  \
+         --among N       as many more that N processes have mapped the block in all (default 0)\n  \
          --noise N       N of the processes map and unmap the block instead of reading it\n",
     pages: (0, 0),
     iterations: 10_000,
@@ -60,6 +61,8 @@ fn reading(args: &mut Args, threads: usize) -> Parsed<Reading> {
     let each = number("--each", 1, 1, MAX_THREADS)?.min(threads as u64) as usize;
     let regions = number("--regions", 1, 1, 64)? as usize;
     let sharers = number("--sharers", 0, 0, MAX_THREADS)? as usize;
+    let among = number("--among", 0, 0, MAX_THREADS)? as usize;
+    let sharers = sharers.max(among.saturating_sub(threads / each));
     let noise = Some(number("--noise", NONE, 0, threads as u64 - 1)?).filter(|given| *given != NONE);
     let [by_threads, mapped, inherit] = ["--by-threads", "--mapped", "--inherit"].map(|name| args.flag(name));
     if !threads.is_multiple_of(each) || noise.is_some() && each > 1 {
@@ -164,6 +167,11 @@ mod tests {
     fn threads_of_processes_divide_all() {
         assert_eq!(parse("--each 16", 4).unwrap().each, 4);
         assert!(parse("--each 3", 4).is_err() && parse("--each 2 --noise 1", 4).is_err());
+        assert_eq!(
+            ["--among 60", "--among 3", "--among 4 --sharers 2"]
+                .map(|words| parse(words, 4).unwrap().sharers),
+            [56, 0, 2]
+        );
         assert!(parse("--noise 4", 4).is_err() && parse("--noise 3", 4).unwrap().noise == Some(3));
         assert_eq!(parse("", 4).unwrap().noise, None);
     }

@@ -156,14 +156,21 @@ impl PayGo {
         if core == pin.core() { entry.drop_locally() } else { entry.drop_remotely() }
     }
 
-    /// Returns whether a reference to `object` is counted in a table. Exact if no core takes a new one and
-    /// the caller has synchronised with every core that took one.
+    /// Returns whether a reference to `object` is counted in a table, and how many tables were looked at.
+    /// Exact if no core takes a new one and the caller has synchronised with every core that took one.
+    pub fn ask(&self, object: usize) -> (bool, usize) {
+        let cores = self.tables.cores();
+        let first = (0..cores).position(|core| !self.entry(CoreId::new(core), object).is_free_of(object));
+        (first.is_some(), first.map_or(cores, |core| core + 1))
+    }
+
+    /// Returns whether a reference to `object` is counted in a table, as [`ask`](Self::ask) does.
     pub fn is_anchored(&self, object: usize) -> bool {
-        !self.is_free_of(object)
+        self.ask(object).0
     }
 
     fn is_free_of(&self, object: usize) -> bool {
-        (0..self.tables.cores()).map(CoreId::new).all(|core| self.entry(core, object).is_free_of(object))
+        !self.is_anchored(object)
     }
 }
 

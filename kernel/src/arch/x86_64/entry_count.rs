@@ -9,6 +9,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use abi::reads::ENTRY;
 use baselines::EmbeddedCount;
 use vm::{FrameNum, PageNum};
 
@@ -18,7 +19,7 @@ use super::page_table::{TOP, Table, bits};
 use crate::above::Above;
 use crate::options;
 
-const COUNT: EmbeddedCount = EmbeddedCount::new(52, 7);
+const COUNT: EmbeddedCount = EmbeddedCount::new(ENTRY.0, ENTRY.1);
 
 /// A page's entry that counts a read of the running task's process.
 pub struct CountedEntry(NonNull<AtomicU64>);

@@ -26,7 +26,7 @@ pub mod bits {
 }
 
 /// Entries of a table.
-pub const ENTRIES: usize = 512;
+pub const ENTRIES: usize = abi::reads::TABLE.0;
 /// Entries in a cache line.
 pub const LINE: usize = 8;
 /// The level of the top table. Pages of 4 KiB are in tables of level 0.
