@@ -117,7 +117,7 @@ impl Experiment {
         let slack = self.slack.unwrap_or(benchmarks::SLACK);
         let settings = Settings { cpus, memory: self.memory, slack, rounds: self.window(cpus), sites: false };
         let guest = Guest { system, kernel, plugin: &tools.plugin, huge: self.huge };
-        let Run { output, owners, .. } = self.fine_enough(&guest, job, settings)?;
+        let Run { output, owners, stdout } = self.fine_enough(&guest, job, settings)?;
         let begin = output.begin.map(|address| address.0);
         let names = Names { kernel, program: Loaded::new(&self.program, &job.program.bytes, begin) };
         let blame = blame::name(&output.lines, output.ended(), owners.as_ref(), &names);
@@ -128,7 +128,7 @@ impl Experiment {
             qemu: &tools.qemu,
             kernel: &system.version()?,
         };
-        Ok(Cell::new(&label, &output, blame))
+        Ok(Cell { stdout, ..Cell::new(&label, &output, blame) })
     }
 
     /// Repeats a run with a smaller slack until its rounds are long beside the slack, unless the user has

@@ -90,6 +90,8 @@ pub struct Cell {
     pub blame: Vec<Blame>,
     /// The counts of the window by CPU, privilege and phase.
     pub totals: Vec<Total>,
+    /// The program's standard output.
+    pub stdout: Vec<u8>,
 }
 
 /// The name and the configuration of a result.
@@ -119,6 +121,7 @@ impl Cell {
             host_seconds: output.host_seconds,
             blame,
             totals: output.totals.clone(),
+            stdout: Vec::new(),
         }
     }
 

@@ -101,7 +101,11 @@ mod tests {
         }
         (row.instructions.mean, row.transfers.mean, load.instructions) =
             (instructions, transfers, instructions);
-        Measured::Metered { row: Box::new(row), load }
+        Measured::Metered {
+            row: Box::new(row),
+            load,
+            counters: BTreeMap::from([("of".to_owned(), instructions)]),
+        }
     }
 
     fn enough(instructions: &[f64]) -> bool {
@@ -151,7 +155,7 @@ mod tests {
     #[test]
     fn the_mean_is_of_all_numbers_and_keeps_words() {
         let mean = mean(&[boot(1000.0, 3.0), boot(1200.0, 4.0), boot(1400.0, 5.0)]).unwrap();
-        let Measured::Metered { row, load } = &mean else { panic!("{mean:?}") };
+        let Measured::Metered { row, load, .. } = &mean else { panic!("{mean:?}") };
         assert_eq!((row.instructions.mean, row.transfers.mean, load.instructions), (1200.0, 4.0, 1200.0));
         let of_one = cell(System::PERCORE, 2).row;
         assert_eq!((row.rounds, &row.program), (of_one.rounds, &of_one.program));

@@ -84,6 +84,8 @@ pub enum Ours {
     Growth(&'static str, u16, u16),
     /// The first series' value at this place, divided by the second's.
     Ratio(&'static str, &'static str, u16),
+    /// The same with the third series' value subtracted from both.
+    RatioOver(&'static str, &'static str, &'static str, u16),
     /// The same at the last counted place of each.
     LastRatio(&'static str, &'static str),
     /// The value at this place.
@@ -155,6 +157,7 @@ impl Ours {
     pub fn labels(self) -> Vec<&'static str> {
         match self {
             Ours::Ratio(first, second, _) | Ours::LastRatio(first, second) => vec![first, second],
+            Ours::RatioOver(first, second, base, _) => vec![first, second, base],
             Ours::Speedup(of, _) | Ours::Growth(of, ..) | Ours::Value(of, _) => vec![of],
             Ours::Targets(of) | Ours::Transfers(of) => vec![of],
         }
@@ -167,6 +170,10 @@ impl Ours {
             Ours::Speedup(of, at) => Ours::Growth(of, at, 1).value(curves),
             Ours::Growth(of, to, from) => Some(find(of)?.at(to)? / find(of)?.at(from)?),
             Ours::Ratio(first, second, at) => Some(find(first)?.at(at)? / find(second)?.at(at)?),
+            Ours::RatioOver(first, second, base, at) => {
+                let over = |label| Some(find(label)?.at(at)? - find(base)?.at(at)?);
+                Some(over(first)? / over(second)?)
+            }
             Ours::LastRatio(first, second) => Some(find(first)?.last()? / find(second)?.last()?),
             Ours::Value(of, at) => find(of)?.at(at),
             Ours::Targets(of) => last(of, 3),
@@ -192,6 +199,9 @@ impl Ours {
             Ours::Speedup(of, at) => Ours::Speedup(of, least(at, of)),
             Ours::Growth(of, to, from) => Ours::Growth(of, least(to, of), least(from, of)),
             Ours::Ratio(first, second, at) => Ours::Ratio(first, second, least(at, first)),
+            Ours::RatioOver(first, second, base, at) => {
+                Ours::RatioOver(first, second, base, least(at, first))
+            }
             Ours::Value(of, at) => Ours::Value(of, least(at, of)),
             of => of,
         }

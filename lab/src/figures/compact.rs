@@ -171,10 +171,22 @@ impl Compact {
         Ok(text)
     }
 
-    /// Returns the figures of which it has data.
+    /// Takes the figures with these names from `newer`, with its notes, and keeps the others.
+    pub fn replace(&mut self, newer: Self, figures: &[&str], note: &str) {
+        let is_newer = |point: &Point| figures.contains(&point.figure.as_str());
+        self.points.retain(|point| !is_newer(point));
+        self.points.extend(newer.points.into_iter().filter(is_newer));
+        let place = |point: &Point| all().position(|figure| figure.id == point.figure);
+        self.points.sort_by_key(place);
+        self.origin.notes.retain(|old| old.split(": ").next() != note.split(": ").next());
+        self.origin.notes.push(note.to_owned());
+    }
+
+    /// Returns the figures of which it has data. Those that are computed need none.
     pub fn figures(&self) -> Vec<Drawn> {
         let has = |figure: &&Figure| match figure.content {
             Content::Curves(..) => self.points.iter().any(|point| point.figure == figure.id),
+            Content::Computed(..) => true,
             Content::Times(_) => !self.times.is_empty(),
             Content::Memory => !self.memory.is_empty(),
         };
@@ -190,6 +202,9 @@ impl Compact {
         match figure.content {
             Content::Curves(_, panels) => {
                 Drawn::of_panels(figure, panels, |panel, series| curve(panel, series))
+            }
+            Content::Computed(table, _, panels) => {
+                Drawn { computed: table().ok(), ..Drawn::of_panels(figure, panels, curve) }
             }
             Content::Times(jobs) => {
                 let times = self.times.iter().filter_map(|time| time.row(jobs)).collect();

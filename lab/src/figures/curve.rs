@@ -238,7 +238,11 @@ pub mod tests {
 
     fn metered(cpus: u16) -> (f64, u16, Measured) {
         let cell = cell(System::PERCORE, cpus);
-        (cpus.into(), cpus, Measured::Metered { row: Box::new(cell.row), load: cell.load })
+        (
+            cpus.into(),
+            cpus,
+            Measured::Metered { row: Box::new(cell.row), load: cell.load, counters: Default::default() },
+        )
     }
 
     /// Returns a curve of runs with one, two and four CPUs.

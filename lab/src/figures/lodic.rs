@@ -1,13 +1,12 @@
 //! Figures of *LODIC: Logical Distributed Counting for Scalable File Access* (Park, Hwang, Choi, Min and Won,
-//! ATC 2021), section 5, as far as our programs give them.
+//! ATC 2021), section 5, and its tables 1 and 2 and equation (1). `lodic_tables.rs` has those that are
+//! computed.
 //!
-//! Not here: figure 9 and table 1 are computed from the sizes of tables, not measured (`docs/design/lodic.md`
-//! has ours). Figures 10 and 11 are about the time to ask whether a page is read: one load in our kernel, or
-//! one for each process that has counters, up to the first count. Figure 12 is about the reverse mapping in
-//! file space, which our kernel does not use for that. Table 2 is about the regions of programs on Linux.
+//! The paper times its queries and its reverse mapping. Here the cache lines that a query looks at and
+//! instructions are counted.
 
 use super::claims::{Claim, Ours, Says, claim};
-use super::{Across, Axes, Content, Figure, Machine, Panel, Plot, Series, Work, reading};
+use super::{Across, Axes, Content, Figure, Machine, Panel, Plot, Series, Work, lodic_tables, reading};
 
 /// The axes of plots of reads.
 const READS: Axes = Axes { across: Across::Cores, up: "reads/s" };
@@ -50,6 +49,9 @@ const OF_GLOBAL: Claim = claim(
     Ours::Ratio("LODIC", "Global counter", 80),
 );
 
+/// The reason why PayGo's query is as cheap as it is.
+const FEW_TABLES: &str = "the number of cores: PayGo looks at a table for each, and the guest has few. With the paper's 120 cores that is 121 lines";
+
 /// Reads of 64 bytes by threads of one process.
 const BY_THREADS: Work = Work::new("drbh", &["--by-threads", "--bytes", "64"]);
 
@@ -80,8 +82,76 @@ macro_rules! beside {
     };
 }
 
+/// The axes of a figure without plots.
+const NONE: Axes = Axes { across: Across::Cores, up: "" };
+
+/// Returns the axes of plots over numbers of processes.
+const fn over_processes(up: &'static str) -> Axes {
+    Axes { across: Across::Argument("processes", &["1", "4", "8", "16", "32", "45", "60"]), up }
+}
+
+/// A file that processes share, in this way of our kernel or on Linux.
+macro_rules! hotfile {
+    ($label:literal, $on:expr, $($argument:literal),*) => {
+        Series {
+            label: $label,
+            on: $on,
+            work: Work::new("hotfile", &["--processes", "{x}", "--iterations", "9", "--warmup", "2", "--json", $($argument),*]),
+        }
+    };
+}
+
+/// A file that loses 20 pages.
+macro_rules! dropped {
+    ($label:literal, $on:expr, $($argument:literal),*) => {
+        hotfile!($label, $on, "--pages", "20", "--reads", "20", $($argument),*)
+    };
+}
+
+/// The ways to find out that no read holds one of 20 pages.
+const DROPPED: &[Series] = &[
+    dropped!("Refcache", reading("refcache"), "--hot", "100"),
+    dropped!("Vanilla", reading("shared"), "--hot", "100"),
+    dropped!("PayGo", reading("paygo"), "--hot", "100"),
+    dropped!("LODIC, 10 % hot", reading("lodic"), "--hot", "10"),
+    dropped!("LODIC, 20 % hot", reading("lodic"), "--hot", "20"),
+    dropped!("LODIC, 100 % hot", reading("lodic"), "--hot", "100"),
+    dropped!("LODIC, page tables", reading("lodic"), "--hot", "100", "--mapped"),
+];
+
+/// Those of them that ask: all but the first.
+const ASKED: &[Series] = match DROPPED.split_first() {
+    Some((_, asked)) => asked,
+    None => DROPPED,
+};
+
+/// Returns a file of `{x}` pages that eight processes read.
+macro_rules! eight {
+    ($label:literal, $($argument:literal),*) => {
+        Series {
+            label: $label,
+            on: reading("lodic"),
+            work: Work::new(
+                "hotfile",
+                &["--processes", "8", "--pages", "{x}", "--iterations", "1", "--warmup", "0", "--keep", $($argument),*],
+            ),
+        }
+    };
+}
+
+/// A block that this number of processes has mapped.
+macro_rules! among {
+    ($label:literal, $read_refs:literal $(, $mapped:literal)?) => {
+        Series {
+            label: $label,
+            on: reading($read_refs),
+            work: Work::new("drbh", &["--among", "{x}" $(, $mapped)?]),
+        }
+    };
+}
+
 /// The figures.
-pub const FIGURES: [Figure; 6] = [
+pub const FIGURES: [Figure; 13] = [
     Figure {
         id: "lodic7",
         paper: "LODIC, figure 7 (section 5.1)",
@@ -131,6 +201,165 @@ pub const FIGURES: [Figure; 6] = [
                 ],
             }],
         ),
+    },
+    Figure {
+        id: "lodic9",
+        paper: "LODIC, figure 9 (section 5.2.1)",
+        title: "Memory consumption for RefCache, PayGo, and LODIC",
+        note: "Computed from the sizes of our structures, for the paper's machine: 120 cores, 195 million page frames, and 120 processes that share the file. Refcache's header counts all other references too, and marks of contention lie in the line of the word. The plot counts frames of page tables in a guest where eight processes have mapped and touched these pages of a file, with the levels above.",
+        content: Content::Computed(
+            lodic_tables::memory,
+            Axes {
+                across: Across::Argument("pages of the file", &["1", "512", "4096", "25600"]),
+                up: "frames",
+            },
+            &[Panel {
+                title: "page tables of 8 processes",
+                plot: Plot::TablePages,
+                series: &[eight!("LODIC, page tables", "--mapped")],
+                claims: &[claim(
+                    "LODIC, frames for 100 MB, of those for 4 KB",
+                    "5.2.1",
+                    "24 MB of 480 KB: 50",
+                    Says::AtMost(50.0),
+                    Ours::Growth("LODIC, page tables", 25600, 1),
+                )],
+            }],
+        ),
+    },
+    Figure {
+        id: "lodic-table1",
+        paper: "LODIC, table 1 (section 2.2)",
+        title: "Comparison of reference counting techniques",
+        note: "Bytes of our structures on 120 cores, each beside the paper's orders: N objects, C cores, H entries of a table, S processes that share.",
+        content: Content::Computed(lodic_tables::comparison, NONE, &[]),
+    },
+    Figure {
+        id: "lodic10",
+        paper: "LODIC, figure 10 (section 5.2.2)",
+        title: "Query latency: reclaiming all page frames (fadvise)",
+        note: "The paper times a query of all pages of 1 GB. Here a file of 20 pages is truncated, of which the first ones have been read by these processes, and the cache lines are counted that our kernel looks at for each page before it frees it: the word, and a set of counters of each process or a table of each core. Refcache does not ask: it waits for epochs. The second plot has the instructions of the core that truncates, for each page, with the epochs that it forces.",
+        content: Content::Curves(
+            over_processes("lines a query"),
+            &[
+                Panel {
+                    title: "lines that a query looks at",
+                    plot: Plot::Counter("read_query_lines", Some("read_queries")),
+                    series: ASKED,
+                    claims: &[
+                        claim(
+                            "LODIC, 10 % hot of PayGo, at 45 processes",
+                            "5.2.2",
+                            "less than 1/4",
+                            Says::AtMost(0.25),
+                            Ours::Ratio("LODIC, 10 % hot", "PayGo", 45),
+                        )
+                        .because(FEW_TABLES),
+                        claim(
+                            "LODIC, page tables of Vanilla, at 60 processes",
+                            "5.2.2",
+                            "longer: vanilla is the best case, 1",
+                            Says::AtMost(1.0),
+                            Ours::Ratio("LODIC, page tables", "Vanilla", 60),
+                        )
+                        .in_words(),
+                    ],
+                },
+                Panel {
+                    title: "instructions a page",
+                    plot: Plot::InPhase(1, 20.0),
+                    series: DROPPED,
+                    claims: &[],
+                },
+            ],
+        ),
+    },
+    Figure {
+        id: "lodic11",
+        paper: "LODIC, figure 11 (section 5.2.2)",
+        title: "Query latency: reclaiming a page frame",
+        note: "Cache lines that a query of one page looks at, which no process reads any more: the paper's worst case. Its average case is that of equation (1).",
+        content: Content::Curves(
+            over_processes("lines a query"),
+            &[Panel {
+                title: "one page",
+                plot: Plot::Counter("read_query_lines", Some("read_queries")),
+                series: &[
+                    hotfile!("LODIC, worst case", reading("lodic"), "--reads", "200"),
+                    hotfile!("LODIC, page tables", reading("lodic"), "--reads", "200", "--mapped"),
+                    hotfile!("PayGo", reading("paygo"), "--reads", "200"),
+                ],
+                claims: &[
+                    claim(
+                        "LODIC, worst case, 60 processes of 4",
+                        "5.2.2",
+                        "linear: 15",
+                        Says::AtMost(15.0),
+                        Ours::Growth("LODIC, worst case", 60, 4),
+                    ),
+                    claim(
+                        "LODIC, page tables, 60 processes of 4",
+                        "5.2.2",
+                        "linear: 15",
+                        Says::AtMost(15.0),
+                        Ours::Growth("LODIC, page tables", 60, 4),
+                    ),
+                ],
+            }],
+        ),
+    },
+    Figure {
+        id: "lodic-equation1",
+        paper: "LODIC, equation (1) (section 4.5)",
+        title: "Local counters that a query looks at",
+        note: "Each counter is 0 with probability p. The equation is (1 - p^N) / (1 - p) for N processes. Beside it stands the mean over 1,000 queries of random counters, by the code that our kernel asks with. The paper has 2 for 120 processes and p = 0.5.",
+        content: Content::Computed(lodic_tables::equation, NONE, &[]),
+    },
+    Figure {
+        id: "lodic12",
+        paper: "LODIC, figure 12 (section 5.2.3)",
+        title: "File-space based reverse mapping vs. process-space based reverse mapping",
+        note: "Instructions of a read of a block that this number of processes has mapped. The reverse mapping is what they have more than a read that counts in the page's word. In file space it is a walk of our file's mappings up to the reader's own (read_refs=lodic-file), as truncation and reclaim walk them. The second plot is a truncation of a page that processes have mapped and not touched, on both kernels: each mapping is looked at.",
+        content: Content::Curves(
+            Axes {
+                across: Across::Argument("processes that map the file", &["4", "8", "16", "32", "60"]),
+                up: "instructions",
+            },
+            &[
+                Panel {
+                    title: "a read of 4 KiB",
+                    plot: Plot::Instructions,
+                    series: &[
+                        among!("Process space", "lodic", "--mapped"),
+                        among!("File space", "lodic-file", "--mapped"),
+                        among!("The page's word", "shared", "--mapped"),
+                    ],
+                    claims: &[claim(
+                        "reverse mapping in file space of process space, at 60 processes",
+                        "5.2.3",
+                        "20",
+                        Says::AtLeast(20.0),
+                        Ours::RatioOver("File space", "Process space", "The page's word", 60),
+                    )],
+                },
+                Panel {
+                    title: "a page leaves the file",
+                    plot: Plot::InPhase(1, 1.0),
+                    series: &[
+                        hotfile!("RadixVM", reading("pinned"), "--untouched"),
+                        hotfile!("Linux", Machine::Linux, "--untouched"),
+                    ],
+                    claims: &[],
+                },
+            ],
+        ),
+    },
+    Figure {
+        id: "lodic-table2",
+        paper: "LODIC, table 2 (section 4.4.2)",
+        title: "Total number of segments in the applications and the position of a memory-mapped file segment",
+        note: "Programs as they were on Linux 6.1 (docs/snapshots), beside the paper's. Linux's LODIC looks at the regions from the highest below the stack down. Ours looks at the regions that the process has named, the newest first, at most eight, and at none where it counts in counters of the process.",
+        content: Content::Computed(lodic_tables::positions, NONE, &[]),
     },
     Figure {
         id: "lodic13",
@@ -242,6 +471,8 @@ pub const FIGURES: [Figure; 6] = [
                     beside!("LODIC, none", reading("lodic"), 0, "--mapped"),
                     beside!("LODIC, 1 process", reading("lodic"), 1, "--mapped"),
                     beside!("LODIC, 5 processes", reading("lodic"), 5, "--mapped"),
+                    beside!("By file, none", reading("lodic-file"), 0, "--mapped"),
+                    beside!("By file, 5 processes", reading("lodic-file"), 5, "--mapped"),
                     beside!("Linux, none", Machine::Linux, 0),
                     beside!("Linux, 1 process", Machine::Linux, 1),
                     beside!("Linux, 5 processes", Machine::Linux, 5),

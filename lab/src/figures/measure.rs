@@ -12,7 +12,7 @@ use super::plan::Run;
 use launch::guest::file_arg::FileArg;
 use launch::guest::qemu::Accel;
 use launch::guest::system::Size;
-use launch::measure::{Task, measure};
+use launch::measure::{Report, Task, measure};
 use launch::meter::benchmarks;
 use launch::meter::model::Load;
 use launch::meter::row::Row;
@@ -29,6 +29,9 @@ pub enum Measured {
         row: Box<Row>,
         /// The input of the cost model.
         load: Load,
+        /// The kernel's own counters over the run, if the program reports them.
+        #[serde(default)]
+        counters: BTreeMap<String, f64>,
     },
     /// The kernel's own counters over the run.
     Reported(BTreeMap<String, i64>),
@@ -88,7 +91,15 @@ fn metered(run: &Run, effort: Effort, step: String) -> Result<Measured> {
     experiment.rounds = effort.rounds(experiment.rounds);
     experiment.files = files(run).iter().map(|file| FileArg::parse(file)).collect::<Result<_>>()?;
     let cell = experiment.run()?.pop().context("nothing was measured")?;
-    Ok(Measured::Metered { row: Box::new(cell.row), load: cell.load })
+    let counters = counters(&cell.stdout);
+    Ok(Measured::Metered { row: Box::new(cell.row), load: cell.load, counters })
+}
+
+/// Returns the counters in the report of a program with `--json`, or none of another.
+fn counters(stdout: &[u8]) -> BTreeMap<String, f64> {
+    let report: Option<Report> = serde_json::from_slice(stdout).ok();
+    let counters = report.and_then(|report| report.counters).unwrap_or_default();
+    counters.into_iter().map(|(name, count)| (name, count as f64)).collect()
 }
 
 fn reported(run: &Run, effort: Effort, step: &str) -> Result<Measured> {

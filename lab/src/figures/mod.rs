@@ -24,11 +24,13 @@ pub mod boots;
 pub mod claims;
 pub mod compact;
 pub mod compare;
+pub mod computed;
 pub mod counts;
 pub mod curve;
 pub mod identity;
 pub mod job;
 pub mod lodic;
+pub mod lodic_tables;
 pub mod measure;
 pub mod page;
 pub mod plan;
@@ -42,8 +44,10 @@ pub mod times;
 pub mod value;
 
 use abi::config::{Choice, Design, ReadRefs, Refs, Tables};
+use anyhow::Result;
 
 use claims::Claim;
+use computed::Table;
 use launch::guest::system::System;
 use launch::meter::report::palette;
 use times::Split;
@@ -66,6 +70,8 @@ pub struct Figure {
 pub enum Content {
     /// Curves.
     Curves(Axes, &'static [Panel]),
+    /// A table that follows from sizes, snapshots or a formula, and curves that are counted beside it.
+    Computed(fn() -> Result<Table>, Axes, &'static [Panel]),
     /// Times of jobs, user, system and idle: the Bonsai paper's table 1.
     Times(&'static [Timed]),
     /// Bytes of address spaces of real programs: table 2.
@@ -84,7 +90,9 @@ impl Content {
     /// Returns the variable, and the plots with the runs that they need.
     pub fn panels(&self) -> (Across, Vec<&'static Panel>) {
         match self {
-            Content::Curves(axes, panels) => (axes.across, panels.iter().collect()),
+            Content::Curves(axes, panels) | Content::Computed(_, axes, panels) => {
+                (axes.across, panels.iter().collect())
+            }
             Content::Times(jobs) => (Across::Cores, jobs.iter().map(|job| &job.panel).collect()),
             Content::Memory => (Across::Cores, Vec::new()),
         }
@@ -135,8 +143,14 @@ pub enum Plot {
     FaultRelative,
     /// Look-ups per second. Each reader does this number of them in a run.
     Lookups(f64),
+    /// Instructions per round.
+    Instructions,
+    /// Instructions of this phase per round, divided by this number of pages.
+    InPhase(u8, f64),
     /// Frames of page tables, as our kernel counts them.
     TablePages,
+    /// A counter of our kernel over the run, perhaps divided by another. The program reports them (`--json`).
+    Counter(&'static str, Option<&'static str>),
 }
 
 impl Plot {
@@ -215,7 +229,7 @@ pub const fn reading(read_refs: &'static str) -> Machine {
 
 impl Machine {
     /// Returns the system, or the name of the part of it that this build lacks.
-    pub fn system(self) -> Result<System, String> {
+    pub fn system(self) -> std::result::Result<System, String> {
         let Machine::Ours { design, tables, refs, read_refs } = self else { return Ok(System::Linux) };
         let known = Design::named(design).ok_or_else(|| format!("design {design}"))?;
         let tables = Tables::named(tables).ok_or_else(|| format!("tables {tables}"))?;

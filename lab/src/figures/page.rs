@@ -67,11 +67,12 @@ fn figure(figure: &Drawn) -> String {
         format!("<ul class=soft>{}</ul>\n", missing.concat())
     };
     format!(
-        "<section id=\"{}\"><h2>{}: {}</h2>\n<p class=soft>{}</p>\n<div class=\"charts plots\">{plots}</div>\n{}{}{}{missing}{}</section>\n",
+        "<section id=\"{}\"><h2>{}: {}</h2>\n<p class=soft>{}</p>\n<div class=\"charts plots\">{plots}</div>\n{}{}{}{}{missing}{}</section>\n",
         figure.id,
         escape(figure.paper),
         escape(figure.title),
         escape(figure.note),
+        tables::computed(&figure.computed),
         tables::times(&figure.times),
         tables::memory(&figure.rows),
         claimed(claims),

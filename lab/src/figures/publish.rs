@@ -133,8 +133,9 @@ fn document(compact: &Compact) -> String {
     let said = origin(&compact.origin, &figures).join("\n\n");
     let table = markdown(&HEADING, claims.iter().map(row));
     format!(
-        "{said}\n\n{}\n### Paper and here\n\nThe worst claims come first. Where the paper gives a number, the claim holds if ours falls short of it by a tenth at most.\n\n{table}\n{}\n{}",
+        "{said}\n\n{}\n### Paper and here\n\nThe worst claims come first. Where the paper gives a number, the claim holds if ours falls short of it by a tenth at most.\n\n{table}\n{}{}\n{}",
         failures(&claims),
+        computed(&figures),
         jobs(&figures),
         by_counts(&figures)
     )
@@ -173,6 +174,17 @@ fn unknown(claims: &[Claimed<'_>]) -> String {
     }
     let why = "the run lacks the curve, or counted too few CPUs for a prediction, which needs two numbers of CPUs above that of the writers";
     format!("- **Not known: {}.** Reason: {why}.\n", unknown.join("; "))
+}
+
+/// Shows the tables that are computed.
+fn computed(figures: &[Drawn]) -> String {
+    let part = |figure: &Drawn| {
+        let table = figure.computed.as_ref()?;
+        let rows = markdown(&table.heading, table.rows.iter().cloned());
+        let Drawn { paper, title, note, .. } = figure;
+        Some(format!("### {paper}: {title}\n\n{note}\n\n{rows}\n"))
+    };
+    figures.iter().filter_map(part).collect()
 }
 
 fn jobs(figures: &[Drawn]) -> String {
@@ -235,6 +247,7 @@ fn by_counts(figures: &[Drawn]) -> String {
     )
 }
 
+/// Formats a table.
 fn markdown(heading: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let first = line(heading.iter().map(|cell| (*cell).to_owned()).collect());
@@ -293,6 +306,29 @@ pub fn publish(compact: &Compact) -> Result<()> {
     let new = filled(&old, compact)?;
     write(&place::root().join(FOLDER), &files(compact)?)?;
     fs::write(&path, new).with_context(|| path.display().to_string())
+}
+
+/// Returns the kept counts with those of some figures from a newer run, which gets a note.
+///
+/// # Errors
+/// Fails if the kept file cannot be read.
+pub fn with_newer(newer: Compact, figures: &[&str]) -> Result<Compact> {
+    let path = place::root().join(FOLDER).join(COUNTS);
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let mut kept = Compact::parse(&text)?;
+    let note = newer_note(&newer, figures);
+    kept.replace(newer, figures, &note);
+    Ok(kept)
+}
+
+/// Returns the note about figures that are newer than the others.
+fn newer_note(newer: &Compact, figures: &[&str]) -> String {
+    let mut cpus: Vec<u16> =
+        newer.points.iter().filter(|point| point.boots > 0).map(|point| point.cpus).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let cpus = cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    format!("{}: counted at commit {}, in guests with {cpus} CPUs.", figures.join(", "), newer.origin.commit)
 }
 
 /// Returns the document with its generated part made anew.

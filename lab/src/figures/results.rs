@@ -4,6 +4,7 @@ use abi::config::Tables;
 use serde::Serialize;
 
 use super::claims::Compared;
+use super::computed::Table;
 use super::curve::Curve;
 use super::identity::Identity;
 use super::times::{self, Times};
@@ -46,6 +47,8 @@ pub struct Drawn {
     pub y: &'static str,
     /// Its plots.
     pub panels: Vec<Plotted>,
+    /// The computed table.
+    pub computed: Option<Table>,
     /// Rows of table 1.
     pub times: Vec<Times>,
     /// Rows of table 2.
@@ -77,6 +80,10 @@ impl Drawn {
             Content::Curves(_, panels) => {
                 Drawn::of_panels(figure, panels, |panel, of| curve(across, panel, of))
             }
+            Content::Computed(table, _, panels) => Drawn {
+                computed: Some(table()?),
+                ..Drawn::of_panels(figure, panels, |panel, of| curve(across, panel, of))
+            },
             Content::Times(jobs) => {
                 let mut curves = |panel: &Panel| -> Vec<Curve> {
                     panel.series.iter().map(|of| curve(across, panel, of)).collect()
@@ -91,11 +98,12 @@ impl Drawn {
     /// Returns a figure without data.
     pub fn empty(&Figure { id, paper, title, note, ref content }: &Figure) -> Self {
         let (x, y) = match content {
-            Content::Curves(axes, _) => (axes.across.label(), axes.up),
+            Content::Curves(axes, _) | Content::Computed(_, axes, _) => (axes.across.label(), axes.up),
             Content::Times(_) => ("design", "seconds of all CPUs"),
             Content::Memory => ("program", "bytes"),
         };
-        Drawn { id, paper, title, note, x, y, panels: Vec::new(), times: Vec::new(), rows: Vec::new() }
+        let (panels, times, rows) = (Vec::new(), Vec::new(), Vec::new());
+        Drawn { id, paper, title, note, x, y, panels, computed: None, times, rows }
     }
 
     /// Returns a figure of curves.

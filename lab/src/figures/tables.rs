@@ -1,9 +1,15 @@
 //! The papers' tables on the page.
 
+use super::computed::Table;
 use super::times::{Split, Times};
 use crate::memory::row::Row;
 use launch::meter::report::html::table;
 use launch::table::count;
+
+/// Formats a computed table.
+pub fn computed(of: &Option<Table>) -> String {
+    of.as_ref().map_or_else(String::new, |of| table(&of.heading, of.rows.iter().cloned()))
+}
 
 /// Formats table 1.
 pub fn times(rows: &[Times]) -> String {

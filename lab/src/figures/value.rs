@@ -15,20 +15,30 @@ const LOOKING: u8 = 1;
 
 /// Returns the plotted value of one run. `apart` of its CPUs do other work.
 pub fn value(plot: Plot, apart: u16, measured: &Measured, cpus: u16) -> Option<f64> {
-    match measured {
-        Measured::Metered { .. } => {
+    match (measured, plot) {
+        (Measured::Metered { counters, .. }, Plot::Counter(of, per)) => {
+            let count = |name| counters.get(name).copied();
+            let value = count(of)? / per.map_or(Some(1.0), count)?;
+            Some(value).filter(|value| value.is_finite())
+        }
+        (Measured::Metered { row, .. }, Plot::Instructions) => Some(row.instructions.mean),
+        (Measured::Metered { row, .. }, Plot::InPhase(number, pages)) => {
+            let phase = row.phases.iter().find(|phase| phase.phase == number)?;
+            Some(phase.part.instructions / pages)
+        }
+        (Measured::Metered { .. }, _) => {
             let (rate, _) = load(plot, apart, measured)?.throughput(cpus.into());
             Some(of_rate(plot, apart, rate, cpus))
         }
         // Other programs may have given back more tables than this one has taken.
-        Measured::Reported(counters) => counters.get("table_pages").map(|pages| *pages.max(&0) as f64),
+        (Measured::Reported(counters), _) => counters.get("table_pages").map(|pages| *pages.max(&0) as f64),
     }
 }
 
 /// Returns the load of the operation that `plot` counts: a round, a job (all rounds of the window), a fault,
 /// or a look-up.
 pub fn load(plot: Plot, apart: u16, measured: &Measured) -> Option<Load> {
-    let Measured::Metered { row, load } = measured else { return None };
+    let Measured::Metered { row, load, .. } = measured else { return None };
     let phase = |number| row.phases.iter().find(|phase| phase.phase == number).map(|phase| &phase.part);
     match plot {
         Plot::Jobs => Some(load.times(ended(row))),
@@ -66,7 +76,7 @@ pub fn of_rate(plot: Plot, apart: u16, rate: f64, cpus: u16) -> f64 {
         Plot::Jobs => rate * 3600.0,
         Plot::Cycles | Plot::FaultRelative => all * FREQUENCY / rate,
         Plot::Lookups(_) => rate * (all - f64::from(apart)).max(0.0) / all,
-        Plot::TablePages => rate,
+        Plot::TablePages | Plot::Counter(..) | Plot::Instructions | Plot::InPhase(..) => rate,
     }
 }
 
@@ -75,10 +85,11 @@ mod tests {
     use super::*;
     use crate::fixture::cell;
     use launch::guest::system::System;
+    use std::collections::BTreeMap;
 
     fn run(cpus: u16) -> Measured {
         let cell = cell(System::PERCORE, cpus);
-        Measured::Metered { row: Box::new(cell.row), load: cell.load }
+        Measured::Metered { row: Box::new(cell.row), load: cell.load, counters: BTreeMap::new() }
     }
 
     #[test]
@@ -92,10 +103,29 @@ mod tests {
     }
 
     #[test]
+    fn counters_are_those_that_the_program_reports() {
+        let Measured::Metered { row, load, .. } = run(2) else { panic!("metered") };
+        let counters = [("words", 12.0), ("queries", 4.0), ("none", 0.0)];
+        let counters = counters.map(|(name, count)| (name.to_owned(), count)).into();
+        let run = Measured::Metered { row, load, counters };
+        let of = |of, per| value(Plot::Counter(of, per), 0, &run, 2);
+        assert_eq!((of("words", Some("queries")), of("words", None)), (Some(3.0), Some(12.0)));
+        assert_eq!((of("words", Some("none")), of("other", None)), (None, None));
+    }
+
+    #[test]
+    fn a_phase_is_counted_by_itself() {
+        // Phase 1 has 1500 instructions in each round.
+        assert_eq!(value(Plot::InPhase(1, 20.0), 0, &run(2), 2), Some(75.0));
+        assert_eq!(value(Plot::InPhase(9, 20.0), 0, &run(2), 2), None);
+        assert!(value(Plot::Instructions, 0, &run(2), 2).unwrap() > 1500.0);
+    }
+
+    #[test]
     fn a_phase_without_faults_has_no_cost_of_one() {
         assert!(value(Plot::FaultRelative, 0, &run(2), 2).unwrap() > 0.0);
-        let Measured::Metered { mut row, load } = run(2) else { panic!("metered") };
+        let Measured::Metered { mut row, load, counters } = run(2) else { panic!("metered") };
         row.phases.clear();
-        assert_eq!(value(Plot::FaultRelative, 0, &Measured::Metered { row, load }, 2), None);
+        assert_eq!(value(Plot::FaultRelative, 0, &Measured::Metered { row, load, counters }, 2), None);
     }
 }
