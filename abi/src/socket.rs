@@ -32,6 +32,7 @@ constants! { u32:
     SO_RCVBUF = 8, "Bytes that can be on their way in.";
     SO_KEEPALIVE = 9, "Ask whether the other side is there.";
     SO_LINGER = 13, "Close waits until bytes have arrived.";
+    SO_PEERCRED = 17, "The process, user and group of the other side.";
     SO_ACCEPTCONN = 30, "Whether it listens.";
     SO_PROTOCOL = 38, "The protocol.";
     SO_DOMAIN = 39, "The domain.";

@@ -207,6 +207,9 @@ static void udp(void) {
     tell("answer", sendto(server, "answer", 6, 0, (struct sockaddr *)&sender, size));
     tell("back", recv(client, bytes, 100, 0));
     tell("connect", connect(client, (struct sockaddr *)&here, sizeof here));
+    size = sizeof sender;
+    getsockname(client, (struct sockaddr *)&sender, &size);
+    printf("its own address is %s now\n", inet_ntoa(sender.sin_addr));
     tell("to the peer", write(client, "two", 3));
     tell("there", read(server, bytes, 100));
     tell("of others", sendto(other, "x", 1, 0, (struct sockaddr *)&sender, sizeof sender));

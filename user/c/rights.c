@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -173,6 +174,43 @@ static void heads(void) {
     close(pair[0]), close(pair[1]);
 }
 
+/* Says which process made the other side of a socket: none, this one or a child. */
+static void made_by(const char *what, int fd, pid_t child) {
+    struct ucred made = {-2, -2, -2};
+    socklen_t size = sizeof made;
+    tell(what, getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &made, &size));
+    printf("made by %s, user known: %d, %d bytes\n",
+           made.pid == 0 ? "none" : made.pid == getpid() ? "itself" : made.pid == child ? "the child" : "another",
+           made.uid == getuid(), (int)size);
+}
+
+static void peers(void) {
+    int pair[2], server = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = "\0rights-peers"};
+    socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+    made_by("of a pair", pair[0], 0);
+    close(pair[0]), close(pair[1]);
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
+    made_by("of one for messages", pair[0], 0);
+    close(pair[0]), close(pair[1]);
+    made_by("new", server, 0);
+    bind(server, (struct sockaddr *)&name, sizeof name), listen(server, 1);
+    made_by("that listens", server, 0);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        int client = socket(AF_UNIX, SOCK_STREAM, 0);
+        tell("connect", connect(client, (struct sockaddr *)&name, sizeof name));
+        made_by("of the client", client, getppid());
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    int accepted = accept(server, NULL, NULL);
+    made_by("of the server", accepted, child);
+    close(accepted), close(server);
+}
+
 /* A child that gets its descriptors by a message, as servers hand them to their workers. */
 static void between_processes(void) {
     int pair[2], reader, writer = pipe_end(&reader);
@@ -255,6 +293,7 @@ int main(void) {
     bounds();
     heads();
     between_processes();
+    peers();
     cycles(SOCK_STREAM, 300);
     cycles(SOCK_DGRAM, 300);
     chain(500);

@@ -59,14 +59,14 @@ pub fn open(kind: Kind, domain: Domain, flags: u32) -> Result<StaticOrArc<OpenFi
     }
 }
 
-/// Opens two sockets that are connected.
+/// Opens two sockets for process `pid` that are connected.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn pair(kind: Kind, flags: u32) -> Result<[StaticOrArc<OpenFile>; 2], Errno> {
+pub fn pair(kind: Kind, flags: u32, pid: u32) -> Result<[StaticOrArc<OpenFile>; 2], Errno> {
     match kind {
-        Kind::Stream => stream::pair(flags),
-        Kind::Datagrams => datagrams::pair(flags),
+        Kind::Stream => stream::pair(flags, pid),
+        Kind::Datagrams => datagrams::pair(flags, pid),
     }
 }
 
@@ -145,6 +145,14 @@ impl<'a> Socket<'a> {
         match self {
             Socket::Stream(stream) => stream.peer(),
             Socket::Datagrams(datagrams) => datagrams.peer(),
+        }
+    }
+
+    /// Returns the process that made the other side, or that listens here, if it is known.
+    pub fn peer_pid(self) -> Option<u32> {
+        match self {
+            Socket::Stream(stream) => stream.peer_pid(),
+            Socket::Datagrams(datagrams) => datagrams.peer_pid(),
         }
     }
 

@@ -60,6 +60,10 @@ fn protocol_of(kind: Kind) -> u32 {
     }
 }
 
+fn pid(call: &Call<'_>) -> u32 {
+    call.task.process().pid()
+}
+
 /// Makes two sockets that are connected.
 pub fn socketpair(call: &mut Call<'_>) -> Outcome {
     let (kind, domain, flags) = kind(call)?;
@@ -67,7 +71,7 @@ pub fn socketpair(call: &mut Call<'_>) -> Outcome {
         return Err(Errno::EOPNOTSUPP);
     }
     let close_on_exec = flags & O_CLOEXEC != 0;
-    let [first, second] = socket::pair(kind, flags & O_NONBLOCK)?;
+    let [first, second] = socket::pair(kind, flags & O_NONBLOCK, pid(call))?;
     let open = |file| Opened::new(file).ok_or(Errno::EBADF);
     let (first, second) = (open(first)?, open(second)?);
     let files = call.files();
@@ -139,7 +143,7 @@ fn make_name(call: &Call<'_>, path: &[u8]) -> Result<NodeRef, Errno> {
 pub fn listen(call: &mut Call<'_>) -> Outcome {
     let file = call.file_in_use(0)?;
     // A number below zero is a large one.
-    socket::of(&file)?.stream()?.listen(call.arg(1) as u32 as usize).map(|()| 0)
+    socket::of(&file)?.stream()?.listen(call.arg(1) as u32 as usize, pid(call)).map(|()| 0)
 }
 
 pub fn connect(call: &mut Call<'_>) -> Outcome {
@@ -154,7 +158,7 @@ pub fn connect(call: &mut Call<'_>) -> Outcome {
     must_be_here(&address, socket.domain())?;
     let name = name(call, &address)?;
     match socket {
-        Socket::Stream(stream) => stream.connect(&address, name.as_ref(), file.may_wait())?,
+        Socket::Stream(stream) => stream.connect(&address, name.as_ref(), file.may_wait(), pid(call))?,
         Socket::Datagrams(datagrams) => datagrams.connect(&address, name.as_ref())?,
     }
     Ok(0)
@@ -412,6 +416,12 @@ fn write_address(address: &Address, to: u64, length: u64) -> Outcome {
 pub fn getsockopt(call: &mut Call<'_>) -> Outcome {
     let file = call.file_in_use(0)?;
     let socket = socket::of(&file)?;
+    if (call.arg(1) as u32, call.arg(2) as u32) == (SOL_SOCKET, SO_PEERCRED) {
+        // All processes are root's. There is no user if there is no peer.
+        let user = socket.peer_pid().map_or(u32::MAX, |_| 0);
+        let process = socket.peer_pid().filter(|_| socket.domain() == Domain::Unix).unwrap_or(0);
+        return write_option(call, [process, user, user].map(u32::to_le_bytes).as_flattened());
+    }
     let value: u32 = match (call.arg(1) as u32, call.arg(2) as u32) {
         (SOL_SOCKET, SO_TYPE) => match socket.kind() {
             Kind::Stream => SOCK_STREAM,
@@ -429,9 +439,13 @@ pub fn getsockopt(call: &mut Call<'_>) -> Outcome {
             None => return Err(refused(level)),
         },
     };
+    write_option(call, &value.to_le_bytes())
+}
+
+/// Writes the value of an option, as far as there is room, and its length.
+fn write_option(call: &Call<'_>, value: &[u8]) -> Outcome {
     let room = u32::try_from(user::read::<i32>(call.arg(4))?).map_err(|_| Errno::EINVAL)?;
-    let bytes = value.to_le_bytes();
-    let shown = prefix(&bytes, room.into());
+    let shown = prefix(value, room.into());
     user::copy_out(call.arg(3), shown)?;
     user::write(call.arg(4), &(shown.len() as u32))?;
     Ok(0)

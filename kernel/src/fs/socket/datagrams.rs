@@ -52,6 +52,8 @@ pub struct Datagrams {
     domain: Domain,
     inbox: Arc<Inbox>,
     setup: SpinLock<Setup>,
+    /// The process that made it and its peer as a pair.
+    peer_pid: Option<u32>,
     /// Set if nothing was at the address of its peer, until a call has said so.
     was_refused: AtomicBool,
     /// Options that a program sets and gets, a bit each. Relaxed: they order nothing.
@@ -125,14 +127,14 @@ pub struct Message {
 /// # Errors
 /// ENOMEM.
 pub fn open(domain: Domain, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
-    with(domain, Inbox::new(domain)?, None, flags)
+    with(domain, Inbox::new(domain)?, None, None, flags)
 }
 
 /// Opens two sockets of the Unix domain that are connected.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn pair(flags: u32) -> Result<[StaticOrArc<OpenFile>; 2], Errno> {
+pub fn pair(flags: u32, pid: u32) -> Result<[StaticOrArc<OpenFile>; 2], Errno> {
     let (one, other) = (Inbox::new(Domain::Unix)?, Inbox::new(Domain::Unix)?);
     one.take_only(Some(other.as_sender()));
     other.take_only(Some(one.as_sender()));
@@ -140,8 +142,8 @@ pub fn pair(flags: u32) -> Result<[StaticOrArc<OpenFile>; 2], Errno> {
         Some(Peer { address: Address::unnamed(Domain::Unix), inbox: Some(inbox.clone()) })
     };
     Ok([
-        with(Domain::Unix, one.clone(), to(&other), flags)?,
-        with(Domain::Unix, other.clone(), to(&one), flags)?,
+        with(Domain::Unix, one.clone(), to(&other), Some(pid), flags)?,
+        with(Domain::Unix, other.clone(), to(&one), Some(pid), flags)?,
     ])
 }
 
@@ -149,12 +151,14 @@ fn with(
     domain: Domain,
     inbox: Arc<Inbox>,
     peer: Option<Peer>,
+    peer_pid: Option<u32>,
     flags: u32,
 ) -> Result<StaticOrArc<OpenFile>, Errno> {
     let socket = Datagrams {
         domain,
         inbox,
         setup: SpinLock::new(Setup { peer, ..Setup::default() }),
+        peer_pid,
         was_refused: AtomicBool::new(false),
         options: AtomicU32::new(0),
         holders: Holders::new(),
@@ -338,7 +342,15 @@ impl Datagrams {
 
     /// Returns its address.
     pub fn local(&self) -> Address {
-        self.setup.lock().address.clone().unwrap_or(Address::unnamed(self.domain))
+        let setup = self.setup.lock();
+        let Some(address) = &setup.address else { return Address::unnamed(self.domain) };
+        // As on Linux, a connection chooses the address of which it had any.
+        setup.peer.as_ref().map_or_else(|| address.clone(), |peer| address.as_sender_to(&peer.address))
+    }
+
+    /// Returns the process that made it and its peer, if it is one of a pair.
+    pub fn peer_pid(&self) -> Option<u32> {
+        self.peer_pid
     }
 
     /// Returns the address of the other side.

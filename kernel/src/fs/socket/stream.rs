@@ -61,11 +61,15 @@ struct Link {
     outgoing: Arc<Pipe>,
     local: Address,
     peer: Address,
+    /// The process that made the other side.
+    peer_pid: u32,
 }
 
 /// A socket that listens.
 pub struct Listener {
     address: Address,
+    /// The process that made it listen.
+    pid: u32,
     queue: SpinLock<Queue>,
     arrived: WaitQueue,
     accepted: WaitQueue,
@@ -93,8 +97,9 @@ pub fn open(domain: Domain, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> 
 ///
 /// # Errors
 /// ENOMEM.
-pub fn pair(flags: u32) -> Result<[StaticOrArc<OpenFile>; 2], Errno> {
-    let [one, other] = connection(Address::unnamed(Domain::Unix), Address::unnamed(Domain::Unix))?;
+pub fn pair(flags: u32, pid: u32) -> Result<[StaticOrArc<OpenFile>; 2], Errno> {
+    let side = || (Address::unnamed(Domain::Unix), pid);
+    let [one, other] = connection(side(), side())?;
     Ok([with(Domain::Unix, Some(one), flags)?, with(Domain::Unix, Some(other), flags)?])
 }
 
@@ -110,13 +115,22 @@ fn with(domain: Domain, link: Option<Link>, flags: u32) -> Result<StaticOrArc<Op
     OpenFile::new(Node::file(Volume::System, 0o777, socket)?, O_RDWR | flags)
 }
 
-/// Makes both sides of a connection.
-fn connection(one: Address, other: Address) -> Result<[Link; 2], Errno> {
+/// Makes both sides of a connection, each from its address and its process.
+fn connection(
+    (one, one_pid): (Address, u32),
+    (other, other_pid): (Address, u32),
+) -> Result<[Link; 2], Errno> {
     let pipes = [Pipe::new()?, Pipe::new()?];
     let [there, back] = &pipes;
     Ok([
-        Link { incoming: back.clone(), outgoing: there.clone(), local: one.clone(), peer: other.clone() },
-        Link { incoming: there.clone(), outgoing: back.clone(), local: other, peer: one },
+        Link {
+            incoming: back.clone(),
+            outgoing: there.clone(),
+            local: one.clone(),
+            peer: other.clone(),
+            peer_pid: other_pid,
+        },
+        Link { incoming: there.clone(), outgoing: back.clone(), local: other, peer: one, peer_pid: one_pid },
     ])
 }
 
@@ -186,6 +200,12 @@ impl Stream {
         self.link().map(|link| link.peer.clone())
     }
 
+    /// Returns the process that made the other side, or that listens here.
+    pub fn peer_pid(&self) -> Option<u32> {
+        let listener = || self.setup.lock().listener.as_ref().map(|listener| listener.pid);
+        self.link.get().map_or_else(listener, |link| Some(link.peer_pid))
+    }
+
     /// Returns whether it may get an address.
     pub fn can_bind(&self) -> bool {
         self.setup.lock().address.is_none() && !self.is_connected()
@@ -205,11 +225,11 @@ impl Stream {
         Ok(())
     }
 
-    /// Begins to listen, or changes the number of connections that may wait.
+    /// Begins to listen for process `pid`, or changes the number of connections that may wait.
     ///
     /// # Errors
     /// EINVAL if it is connected, or has no address and is of the Unix domain. ENOMEM, EADDRINUSE.
-    pub fn listen(&self, most: usize) -> Result<(), Errno> {
+    pub fn listen(&self, most: usize, pid: u32) -> Result<(), Errno> {
         let most = most.min(MOST_WAITING);
         let mut setup = self.setup.lock();
         if self.is_connected() {
@@ -228,6 +248,7 @@ impl Stream {
         let queue = Queue { links: VecDeque::new(), most, arrivals: 0, is_closed: false };
         let listener = fallible::arc(Listener {
             address: address.clone(),
+            pid,
             queue: SpinLock::new(queue),
             arrived: WaitQueue::new(),
             accepted: WaitQueue::new(),
@@ -240,12 +261,19 @@ impl Stream {
         Ok(())
     }
 
-    /// Connects it to the listener at an address. `name` is the file of one of the Unix domain.
+    /// Connects it for process `pid` to the listener at an address. `name` is the file of one of the Unix
+    /// domain.
     ///
     /// # Errors
     /// EISCONN, EINVAL if it listens, ECONNREFUSED, EAGAIN if that takes waiting and `wait` is not set,
     /// EINTR, ENOMEM.
-    pub fn connect(&self, address: &Address, name: Option<&NodeRef>, wait: bool) -> Result<(), Errno> {
+    pub fn connect(
+        &self,
+        address: &Address,
+        name: Option<&NodeRef>,
+        wait: bool,
+        pid: u32,
+    ) -> Result<(), Errno> {
         if self.is_connected() {
             return Err(Errno::EISCONN);
         }
@@ -265,7 +293,7 @@ impl Stream {
         };
         let local = local.unwrap_or_else(|| Address::of_client(self.domain, address));
         let peer = if name.is_some() { listener.address.clone() } else { address.reached() };
-        let [mine, mut theirs] = connection(local, peer)?;
+        let [mine, mut theirs] = connection((local, pid), (peer, listener.pid))?;
         theirs.peer = theirs.peer.seen_from(&listener.address);
         theirs.local = theirs.local.seen_from(&listener.address);
         listener.put(theirs, wait)?;
