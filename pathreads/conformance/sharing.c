@@ -997,7 +997,74 @@ static void an_interruption_is_not_lost_with_a_right(void) {
     finish(taker);
 }
 
-RULES(RULE(a_call_that_waits_has_what_is_there_then), RULE(an_interruption_is_not_lost_with_a_right),
+// Each thread has memory of its own, which no other one has mapped, while others change all of it. It is longer than what
+// a runtime may serve from what was mapped before.
+static sigjmp_buf places[3];
+static __thread int number;
+
+static void map_and_leap(int signal) {
+    (void)signal;
+    NEED(munmap(map_pages(300), 300 * page) == 0);
+    if (count++ % 4 == 0) siglongjmp(places[number], 1);
+}
+
+static void use_own(unsigned round) {
+    size_t pages = 300 + round % 7;
+    unsigned char *at = map_pages(pages), *next = map_pages(pages);
+    for (size_t i = 0; i < pages; i += 50) {
+        NEED(at[i * page] == 0 && next[i * page] == 0);
+        at[i * page] = next[i * page] = (unsigned char)(number + 1);
+    }
+    NEED(munmap(at + page, 98 * page) == 0);
+    NEED(at[0] == number + 1 && at[100 * page] == number + 1);
+    NEED(mprotect(next, page, PROT_READ) == 0 && next[0] == number + 1 && next[50 * page] == number + 1);
+    NEED(munmap(at, pages * page) == 0 && munmap(next, pages * page) == 0);
+}
+
+static void *use_own_for_long(void *which) {
+    static volatile unsigned rounds[3];
+    number = (int)(intptr_t)which;
+    sigsetjmp(places[number], 1);
+    // A leap leaves two mappings at most.
+    for (sem_post(&ready); !is_over; rounds[number]++) use_own(rounds[number]);
+    return NULL;
+}
+
+static void *map_and_end(void *at) {
+    unsigned char *own = map_pages(400);
+    own[399 * page] = 7;
+    *(unsigned char **)at = own;
+    return NULL;
+}
+
+static void parts_change_while_all_does(void) {
+    begin();
+    NEED(sigaction(SIGUSR1, &(struct sigaction){.sa_handler = map_and_leap}, NULL) == 0);
+    pthread_t threads[3];
+    for (intptr_t i = 0; i < 3; i++) threads[i] = start(use_own_for_long, (void *)i);
+    for (int i = 0; i < 3; i++) sem_wait(&ready);
+    long ends = 0, sum = 0;
+    for (int round = 0; round < 30; round++) {
+        NEED(pthread_kill(threads[round % 3], SIGUSR1) == 0);
+        unsigned char *volatile left;
+        finish(start(map_and_end, (void *)&left));
+        sum += left[399 * page];
+        NEED(munmap(left + 10 * page, 390 * page) == 0 && !is_readable(left + 399 * page));
+        int status;
+        pid_t child = round % 2 ? vfork() : fork();
+        if (child == 0) {
+            if (munmap(map_pages(300), 300 * page) != 0) _exit(1);
+            kill(getpid(), SIGKILL);
+        }
+        NEED(waitpid(child, &status, 0) == child);
+        ends += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    }
+    is_over = 1;
+    for (int i = 0; i < 3; i++) finish(threads[i]);
+    SAY("%ld %ld\n", ends, sum);
+}
+
+RULES(RULE(parts_change_while_all_does), RULE(a_call_that_waits_has_what_is_there_then), RULE(an_interruption_is_not_lost_with_a_right),
       RULE(a_set_is_as_long_as_the_call_says), RULE(neighbours_are_unmapped_one_by_one), RULE(a_call_takes_what_others_have_handed_on), RULE(memory_outlives_its_thread), RULE(no_thread_reads_what_is_unmapped), RULE(a_place_that_was_unmapped_may_be_taken),
       RULE(any_thread_may_change_what_another_has), RULE(a_child_has_what_any_thread_mapped),
       RULE(a_new_thread_has_what_its_maker_has), RULE(threads_that_map_may_be_killed), RULE(memory_goes_from_hand_to_hand),

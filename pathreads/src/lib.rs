@@ -27,6 +27,7 @@ pub mod functions;
 pub mod kept;
 pub mod maps;
 pub mod member_reservation;
+pub mod parts;
 pub mod pointers;
 pub mod record;
 pub mod refused;

@@ -32,7 +32,7 @@ pub trait Kernel {
     fn interrupt(&self, thread: u32);
 }
 
-const FREE: u32 = 0;
+pub(crate) const FREE: u32 = 0;
 const TAKEN: u32 = 1;
 /// Taken, and another member may sleep.
 const AWAITED: u32 = 2;

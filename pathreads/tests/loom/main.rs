@@ -9,6 +9,7 @@ mod blocks;
 mod chunks;
 mod kept;
 mod member_reservations;
+mod parts;
 mod requests;
 mod reservations;
 

@@ -240,14 +240,26 @@ fn drop_pages(at: u64, length: u64) -> bool {
 
 /// Finds a place for a new block, for a mapping of plain memory.
 pub fn place(record: &Record, arguments: [u64; 6]) -> Option<Block> {
+    let found = find(record, arguments);
+    if let Some(size) = size_for(arguments) {
+        let next = &NEXT[size];
+        next.store((next.load(Ordering::Relaxed) + 1) % SLOTS as u32, Ordering::Relaxed);
+    }
+    found
+}
+
+/// Returns whether [`place`] finds one.
+pub fn has_place(record: &Record, arguments: [u64; 6]) -> bool {
+    find(record, arguments).is_some()
+}
+
+fn find(record: &Record, arguments: [u64; 6]) -> Option<Block> {
     let size = size_for(arguments)?;
-    let next = &NEXT[size];
-    let first = next.load(Ordering::Relaxed) as usize;
-    let slots = (first..first + LOOKED_AT).map(|slot| Block { member: me(), size, slot: slot % SLOTS });
-    next.store(((first + 1) % SLOTS) as u32, Ordering::Relaxed);
+    let first = NEXT[size].load(Ordering::Relaxed) as usize;
+    let mut slots = (first..first + LOOKED_AT).map(|slot| Block { member: me(), size, slot: slot % SLOTS });
     // The page behind may be a mapping that the program has placed.
     let is_free = |block: &Block| record.is_free(block.start() - PAGE, block.end() + PAGE);
-    slots.into_iter().find(|block| is_free(block) && !is_closing(block.start()))
+    slots.find(|block| is_free(block) && !is_closing(block.start()))
 }
 
 /// Begins the use of a block that was recorded and mapped here as ordinary memory.

@@ -17,7 +17,8 @@ use pathreads::record::{Members, NO_FILE, Record, Region};
 use pathreads::{PAGE, RUNTIME_END, SLOTS_BASE, page_end, page_start};
 
 use super::{
-    Request, blocks, control, copy_away, full, me, memory_file, punch, request, reservations, snapshots, take,
+    Request, blocks, control, copy_away, full, me, memory_file, own, punch, request, reservations, snapshots,
+    take,
 };
 use crate::dispatch::Then;
 use crate::entry::Frame;
@@ -42,7 +43,7 @@ const LOW: u64 = 0x4000_0000;
 /// The end of the addresses of a process.
 const END: u64 = (1 << 47) - PAGE;
 
-const RIGHTS: u64 = PROT_READ | PROT_WRITE | PROT_EXEC;
+pub const RIGHTS: u64 = PROT_READ | PROT_WRITE | PROT_EXEC;
 
 /// The least length of a private mapping of a file that is not copied at once.
 const LEAST_PRIVATE: u64 = 1 << 20;
@@ -96,7 +97,8 @@ pub extern "C" fn call(frame: &mut Frame) -> Then {
         patch::forget(a, b);
     }
     let result = match number {
-        nr::MMAP => map_for_program(arguments),
+        nr::MMAP => own::map(arguments).map_or_else(|| map_for_program(arguments), Ok),
+        nr::MUNMAP if own::unmap(a, b) => Ok(0),
         nr::MUNMAP => unmap(a, b),
         nr::MPROTECT => protect(a, b, c),
         nr::MREMAP => resize(arguments),
@@ -315,9 +317,15 @@ fn is_programs(start: u64, end: u64) -> bool {
     end <= SLOTS_BASE || RUNTIME_END <= start && end <= VIEWS || VIEWS_END <= start
 }
 
+/// Returns the bounds of the addresses where this member looks first for free ones.
+pub fn own_part() -> [u64; 2] {
+    let start = ARENA + me() as u64 * ARENA_PART;
+    [start, (start + ARENA_PART).min(ARENA_END)]
+}
+
 fn free_range(record: &Record, length: u64) -> Result {
-    let own = ARENA + me() as u64 * ARENA_PART;
-    let found = record.gap(length, own, (own + ARENA_PART).min(ARENA_END));
+    let [start, end] = own_part();
+    let found = record.gap(length, start, end);
     found.or_else(|| record.gap(length, ARENA, ARENA_END)).ok_or(Errno::ENOMEM)
 }
 

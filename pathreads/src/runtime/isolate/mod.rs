@@ -13,8 +13,9 @@
 //! | a file, or a snapshot: mapped without the right to write | at a write SIGSEGV, and [`fault`] copies a part | behind |
 //! | gone: neither recorded nor mapped | SIGSEGV for the program | unknown |
 //!
-//! 1. *The record decides.* It is read and changed under [`lock`]. Nothing touches the program's memory under
-//!    the lock, because that may fault, and a fault takes the lock.
+//! 1. *The record decides.* It is read and changed under [`lock`], but for memory that one member alone has
+//!    (8). Nothing touches the program's memory under the lock, because that may fault, and a fault takes the
+//!    lock.
 //! 2. *A region names its members twice*: `holders` may have it mapped, and `current` have it as recorded. A
 //!    new right clears `current` and disturbs no member. A lost right, or memory that goes, is a request to
 //!    `holders`.
@@ -34,7 +35,9 @@
 //! 7. *Memory that one member alone uses needs no lock* (`blocks`). Small plain mappings are blocks of the
 //!    member that makes them. It maps and unmaps them again without the lock, while no other member has had
 //!    them mapped. The same is true of mappings without rights of which it opens a part ([`reservations`]).
-//! 8. *The memory that a call names is mapped before the call* ([`sync`], [`touch`]): the kernel's accesses
+//! 8. *A member changes memory that it alone has, in its part of the arena, without the lock, while no other
+//!    has that* ([`own`]). Those that have taken the lock wait for it.
+//! 9. *The memory that a call names is mapped before the call* ([`sync`], [`touch`]): the kernel's accesses
 //!    do not come to the handler of SIGSEGV.
 
 pub mod blocks;
@@ -44,6 +47,7 @@ pub mod fork;
 pub mod helpers;
 mod lacks;
 pub mod memory;
+mod own;
 mod remembered;
 mod reservations;
 mod signal_stack;
@@ -61,7 +65,7 @@ use pathreads::block::Blocks;
 use pathreads::member_reservation::Reservations;
 use pathreads::record::{Full, LAYER, MOST_MEMBERS, Members, NO_FILE, Record, Region};
 use pathreads::requests::{self, Seat};
-use pathreads::{RUNTIME_BASE, RUNTIME_END, page_end};
+use pathreads::{RUNTIME_BASE, RUNTIME_END, page_end, parts};
 
 use crate::sys::{
     self, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_EXEC, PROT_READ, PROT_WRITE, Result,
@@ -87,6 +91,8 @@ struct Member {
     thread: AtomicU32,
     /// Whether a request waits for it, or it serves (`pathreads::requests`).
     pending: AtomicU32,
+    /// Whether it changes its own memory without the lock (`pathreads::parts`).
+    inside: AtomicU32,
     /// Whether it is a thread, or waits to be one (`waiting`).
     stage: AtomicU32,
     /// The thread that it becomes.
@@ -135,6 +141,8 @@ struct Control {
     lock: AtomicU32,
     /// The number of the member that holds it plus one, [`OF_LEADER`], or 0.
     holder: AtomicU32,
+    /// The lock of the record for members that change their own memory without the other lock.
+    table: AtomicU32,
     /// Counts changes after which a member may have less than is recorded.
     version: AtomicU64,
     /// How the program ends: see `thread`.
@@ -194,7 +202,8 @@ struct Control {
     request: UnsafeCell<Request>,
     blocks: Blocks,
     reservations: Reservations,
-    /// Read and written under the lock. It is the last, because a child of `fork` needs what is in use of it.
+    /// Read and written under the lock, or by members that change their own memory. It is the last, because
+    /// a child of `fork` needs what is in use of it.
     record: UnsafeCell<Record>,
 }
 
@@ -401,6 +410,7 @@ fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
     // This member's own handlers see the mark before the lock is taken, and until it is released.
     compiler_fence(Ordering::SeqCst);
     lock();
+    parts::await_others(insides(), u32::MAX, &Linux);
     control().holder.store(if is_member { me() as u32 + 1 } else { OF_LEADER }, Ordering::Relaxed);
     // SAFETY: the lock is held.
     let result = f(unsafe { &mut *control().record.get() });
@@ -411,6 +421,12 @@ fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
         IN_RECORD.store(false, Ordering::Relaxed);
     }
     result
+}
+
+/// Returns the words by which members say that they change their own memory without the lock (`own`).
+fn insides() -> impl Iterator<Item = &'static AtomicU32> {
+    let most = control().most.load(Ordering::Relaxed) as usize;
+    control().members[..=most].iter().map(|member| &member.inside)
 }
 
 /// Returns whether this is another thread of the leader than the program's.
@@ -484,15 +500,23 @@ fn lock_within(milliseconds: u64) -> bool {
     requests::take_lock_within(&control().lock, milliseconds, &Linux)
 }
 
+/// Waits for members that change their own memory, for some time each: they may have been killed.
+fn await_insides() {
+    const TRIES: u32 = 20;
+    parts::await_others(insides(), TRIES, &Linux);
+}
+
 /// Forgets the members that were killed before a program is executed: in the leader's watcher, which has the
 /// lock. If it has not, one of them may have held it, or been asked by the leader's own thread, which only
 /// waits from now on.
 fn forget_members(is_locked: bool) {
     for member in &control().members[1..] {
         member.thread.store(0, Ordering::Relaxed);
+        member.inside.store(0, Ordering::Relaxed);
         member.pending.store(0, Ordering::Release);
         wake(&member.pending);
     }
+    control().table.store(0, Ordering::Relaxed);
     if is_locked || !matches!(control().holder.load(Ordering::Relaxed), 1 | OF_LEADER) {
         unlock();
     }

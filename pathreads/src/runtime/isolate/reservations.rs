@@ -45,6 +45,11 @@ fn class_and_length([address, length, rights, flags, _, offset]: [u64; 6]) -> Op
     Some((class, page_end(length)))
 }
 
+/// Returns whether a mapping may be a reservation.
+pub fn is_possible(arguments: [u64; 6]) -> bool {
+    class_and_length(arguments).is_some()
+}
+
 /// Returns this member's slots of a class.
 fn slots(class: usize) -> impl Iterator<Item = Slot> {
     (0..SLOTS).map(move |number| Slot { member: me(), class, number })

@@ -624,6 +624,8 @@ fn execute_for_member() -> ! {
     const MILLISECONDS: u64 = 200;
     // A member that is killed under the lock would leave it taken.
     let is_locked = super::lock_within(MILLISECONDS);
+    // So does one that changes its own memory leave the record half changed.
+    super::await_insides();
     kill_members();
     while let Ok(ended) = harmless!(nr::WAIT4, ALL, 0, WCLONE_WNOHANG, 0) {
         if ended == 0 {

@@ -1,0 +1,140 @@
+//! Memory that one member alone has, in its own part of the arena: it is mapped and unmapped without the
+//! lock of all memory (`pathreads::parts`), so members that do so do not wait for each other's calls of
+//! Linux.
+//!
+//! 1. *A member changes here only addresses that are free, or mapped by no other member*, and that lie in its
+//!    part. Free addresses there are given by itself, or under the lock. So those that are changed side by
+//!    side are different, and the table alone is common.
+//! 2. *Whatever needs another member is left to the lock*: a request, a snapshot, a call that lacks memory,
+//!    a limit that all mappings count for. The member looks for these when it is in. Snapshots and lacks come
+//!    under the lock, so there are none until it is out. A limit may come meanwhile, as between two calls.
+//! 3. *A region is recorded when it is mapped, and unmapped when it is not recorded any more.* No other sees
+//!    the time between: it would need the lock, or be this member.
+
+use core::sync::atomic::{Ordering, compiler_fence};
+
+use pathreads::record::{Members, NO_FILE, Record, Region};
+use pathreads::{page_end, parts, requests};
+
+use super::{IN_RECORD, Linux, SYNCED, blocks, control, fork, map_here, me, memory, punch, reservations};
+use super::{snapshots, unmap_here};
+use crate::sys::{MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE};
+
+/// Runs `f` if this member may change its own memory without the lock. Signals are blocked.
+fn inside<R>(f: impl FnOnce() -> Option<R>) -> Option<R> {
+    if fork::is_sharing() {
+        return None;
+    }
+    IN_RECORD.store(true, Ordering::Relaxed);
+    // As in `with_record`.
+    compiler_fence(Ordering::SeqCst);
+    let word = &control().members[me()].inside;
+    let result = if parts::enter(word, &control().lock, &Linux) {
+        let result = if is_alone() { f() } else { None };
+        parts::leave(word, &Linux);
+        result
+    } else {
+        None
+    };
+    compiler_fence(Ordering::SeqCst);
+    IN_RECORD.store(false, Ordering::Relaxed);
+    result
+}
+
+/// Returns whether nothing is to be asked of other members, or counted over all memory. This member is in.
+fn is_alone() -> bool {
+    snapshots::layer() == 0
+        && control().data_limit.load(Ordering::Relaxed) == u64::MAX
+        && control().lacking.load(Ordering::Relaxed) == 0
+}
+
+/// Runs `f` with the record, while no other member that is in does so. This member is in.
+fn with_table<R>(f: impl FnOnce(&mut Record) -> R) -> R {
+    let table = &control().table;
+    parts::take_table(table, &Linux);
+    // SAFETY: the lock of the table is held, and those that have the lock of all memory wait for this member.
+    let result = f(unsafe { &mut *control().record.get() });
+    parts::release_table(table, &Linux);
+    result
+}
+
+/// Maps plain memory in this member's part, as `mmap` does. Returns `None` if that needs the lock.
+pub fn map(arguments: [u64; 6]) -> Option<u64> {
+    const MAP_STACK: u64 = 0x2_0000;
+    let [address, length, rights, flags, _, offset] = arguments;
+    let [from, to] = memory::own_part();
+    let is_plain = flags & !(MAP_NORESERVE | MAP_STACK) == MAP_PRIVATE | MAP_ANONYMOUS;
+    if address != 0 || offset != 0 || !is_plain || !(1..=to - from).contains(&length) {
+        return None;
+    }
+    let (length, rights) = (page_end(length), rights & memory::RIGHTS);
+    inside(|| {
+        if reservations::is_possible(arguments) {
+            return None;
+        }
+        let start = with_table(|record| match blocks::has_place(record, arguments) {
+            true => None,
+            false => record.gap(length, from, to),
+        })?;
+        let only = Members::only(me());
+        let region = Region {
+            start,
+            end: start + length,
+            rights,
+            file: NO_FILE,
+            offset: 0,
+            is_copy: false,
+            is_private: false,
+            is_snapshot: false,
+            is_stack: flags & MAP_STACK != 0,
+            holders: only,
+            current: only,
+        };
+        // Errors are found again under the lock.
+        map_here(&region).ok()?;
+        let added = with_table(|record| {
+            record.add(region).ok()?;
+            requests::note_announced(&SYNCED, requests::announce(&control().version));
+            Some(start)
+        });
+        if added.is_none() {
+            unmap_here(region.start, region.end);
+        }
+        added
+    })
+}
+
+/// Unmaps memory in this member's part, if it alone has that, as `munmap` does. Returns whether it did.
+pub fn unmap(start: u64, length: u64) -> bool {
+    let [from, to] = memory::own_part();
+    let Ok(end) = memory::range(start, length) else { return false };
+    if length == 0 || start < from || end > to {
+        return false;
+    }
+    let only = Members::only(me());
+    let is_own = |region: &Region| {
+        region.file == NO_FILE && !region.is_private && region.holders.and_all(only) == only
+    };
+    let unmap = || {
+        let mut next = with_table(|record| {
+            let is_possible = record.touched(start, end).all(is_own);
+            is_possible.then(|| record.divide(start, end).ok()).flatten()?;
+            Some(take_first(record, start, end))
+        })?;
+        while let Some(region) = next {
+            unmap_here(region.start, region.end);
+            punch(region.offset_of(region.start), region.offset_of(region.end));
+            let is_last = region.end == end;
+            next = if is_last { None } else { with_table(|record| take_first(record, region.end, end)) };
+        }
+        Some(())
+    };
+    inside(unmap).is_some()
+}
+
+/// Removes the first region of a range from the record, and returns it.
+fn take_first(record: &mut Record, start: u64, end: u64) -> Option<Region> {
+    let region = *record.touched(start, end).next()?;
+    record.remove(region.start, region.end);
+    Some(region)
+}
