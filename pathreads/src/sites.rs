@@ -47,6 +47,32 @@ pub struct Site {
     pub hole: Option<u64>,
     /// The bytes that the overwritten instruction has. Those that the jump leaves are filled.
     pub overwritten: u64,
+    /// The instruction that computes an address relative to itself, if one is copied.
+    pub relative: Option<Relative>,
+}
+
+/// A `lea` of seven bytes that names a place relative to itself. The slot has a `mov` in its place that loads
+/// the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relative {
+    /// Where it is.
+    pub at: u64,
+    /// The place that it names, as an offset of the file would continue.
+    pub target: u64,
+}
+
+impl Relative {
+    /// The bytes of the instruction. The last four are the distance from its end.
+    pub const LENGTH: u64 = 7;
+
+    /// Reads such an instruction: it sets a register of 64 bits.
+    fn read(bytes: &[u8], at: u64) -> Option<Self> {
+        let instruction: [u8; Self::LENGTH as usize] = bytes.get(..Self::LENGTH as usize)?.try_into().ok()?;
+        let [prefix, 0x8d, operands, distance @ ..] = instruction else { return None };
+        let is_relative = prefix & !0x04 == 0x48 && operands & 0xc7 == 0x05;
+        let distance = i64::from(i32::from_le_bytes(distance));
+        is_relative.then_some(Relative { at, target: (at + Self::LENGTH).wrapping_add_signed(distance) })
+    }
 }
 
 /// The code of a file that is about to be executed.
@@ -110,10 +136,11 @@ impl<'a> Code<'a> {
         }
         let before = way.iter().rev().find(|one| one.length >= JUMP && one.start >= free);
         if let Some(one) = before {
-            return Some(Site { call, start: one.start, hole: None, overwritten: one.length });
+            let relative = way.relative.filter(|relative| relative.at >= one.start);
+            return Some(Site { call, start: one.start, hole: None, overwritten: one.length, relative });
         }
-        let hole = self.hole_near(call);
-        hole.map(|hole| Site { call, start: call, hole: Some(hole), overwritten: SYSCALL.len() as u64 })
+        let (hole, overwritten) = (self.hole_near(call), SYSCALL.len() as u64);
+        hole.map(|hole| Site { call, start: call, hole: Some(hole), overwritten, relative: None })
     }
 
     /// Returns the instructions before a call that can be copied, the last first in line. Returns
@@ -132,7 +159,11 @@ impl<'a> Code<'a> {
             let end = self.end.min(sweep.at + 16);
             let instruction = decoder.decode_slice(&self.file[sweep.at as usize..end as usize]).ok()?;
             let length = length(&instruction)?;
-            way.push(Copied { start: sweep.at, length }, can_be_copied(&instruction));
+            let relative = Relative::read(&self.file[sweep.at as usize..end as usize], sweep.at);
+            if relative.is_some() {
+                way.begin_relative(relative);
+            }
+            way.push(Copied { start: sweep.at, length }, relative.is_some() || can_be_copied(&instruction));
             sweep.at += length;
         }
         (sweep.at == call).then_some(way)
@@ -143,6 +174,8 @@ impl<'a> Code<'a> {
         let address = self.segment.address + (call - self.segment.offset);
         let start = match self.functions.map(|functions| functions.place(address)) {
             Some(Place::Function(function)) => function.start,
+            // The unwind information of `clone` ends before the call, because it is not the child's.
+            Some(Place::After(Some(function))) if function.end == address => function.start,
             Some(Place::After(Some(function))) => function.end,
             Some(Place::After(None)) | None => self.segment.address,
         };
@@ -227,13 +260,23 @@ struct Copied {
 struct Way {
     last: [Copied; MAX_INSTRUCTIONS],
     count: usize,
+    /// The last one that is relative to itself. There is room for one address.
+    relative: Option<Relative>,
 }
 
 impl Way {
+    /// Begins with an instruction that is relative to itself. A slot has no room for another one before.
+    fn begin_relative(&mut self, relative: Option<Relative>) {
+        if self.relative.is_some() {
+            self.count = 0;
+        }
+        self.relative = relative;
+    }
+
     /// Adds the next instruction. One that cannot be copied cuts off all before.
     fn push(&mut self, one: Copied, can_be_copied: bool) {
         if !can_be_copied {
-            self.count = 0;
+            *self = Way::default();
             return;
         }
         if self.count == MAX_INSTRUCTIONS {
@@ -321,6 +364,17 @@ mod tests {
     }
 
     #[test]
+    fn addresses_relative_to_the_instruction_are_read() {
+        // lea -8(%rip), %rsi, and into %r8; another base; a register of 32 bits; cut off.
+        let named = |bytes: &[u8]| Relative::read(bytes, 100).map(|relative| relative.target);
+        assert_eq!(named(&[0x48, 0x8d, 0x35, 0xf8, 0xff, 0xff, 0xff]), Some(99));
+        assert_eq!(named(&[0x4c, 0x8d, 0x05, 1, 0, 0, 0]), Some(108));
+        assert_eq!(named(&[0x48, 0x8d, 0xb5, 1, 0, 0, 0]), None);
+        assert_eq!(named(&[0x40, 0x8d, 0x35, 1, 0, 0, 0]), None);
+        assert_eq!(named(&[0x48, 0x8d, 0x35, 1, 0, 0]), None);
+    }
+
+    #[test]
     fn most_calls_of_the_c_library_are_rewritten() {
         let Some(path) = libc() else { return };
         let file = std::fs::read(path).unwrap();
@@ -328,7 +382,7 @@ mod tests {
         let segment = headers.loads().find(|load| load.flags & 1 != 0).unwrap();
         let code = Code::new(&file, segment.offset, segment.file_size).unwrap();
         let (candidates, sites) = (code.candidates().count(), code.sites().collect::<Vec<_>>());
-        assert!(sites.len() * 10 > candidates * 9, "{} of {candidates}", sites.len());
+        assert!(sites.len() * 20 > candidates * 19, "{} of {candidates}", sites.len());
         for site in &sites {
             assert_eq!(&file[site.call as usize..site.call as usize + 2], SYSCALL);
             assert!(site.start <= site.call && site.call - site.start <= MAX_COPIED as u64);

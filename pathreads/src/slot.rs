@@ -9,13 +9,17 @@
 //!  96   where to go back
 //! 104   the address of the instruction that was copied first
 //! 112   the number of copied bytes
+//! 120   the address that a copied instruction computes
 //! ```
+//!
+//! A copied `lea` that names a place relative to itself would name another one here. It becomes a `mov` of
+//! the same length that loads the address.
 //!
 //! Until the runtime is entered, nothing of the program is changed. So a place in a slot stands for a
 //! place in the program ([`stands_for`]), and a signal's handler is shown that one: unwinders and
 //! cancellation work as without slots.
 
-use crate::sites::MAX_COPIED;
+use crate::sites::{MAX_COPIED, Relative};
 
 /// The bytes of a slot.
 pub const SIZE: usize = 128;
@@ -30,6 +34,7 @@ pub const NUMBERS: u32 = 512;
 const BACK: usize = 96;
 const ORIGIN: usize = 104;
 const COPIED: usize = 112;
+const NAMED: usize = 120;
 
 /// Where the `syscall` is, after the copied bytes.
 const CALL: usize = 18;
@@ -44,6 +49,18 @@ pub struct Runtime {
     pub table: u32,
     /// The way into the runtime.
     pub entry: u32,
+}
+
+/// Returns the slot with an instruction of its copied ones made to load the address that it computed in the
+/// program. `at` are the bytes before it.
+pub fn with_named(mut slot: [u8; SIZE], at: usize, named: u64) -> [u8; SIZE] {
+    const OPCODE: usize = 1;
+    const LOAD: u8 = 0x8b;
+    let end = at + Relative::LENGTH as usize;
+    slot[NAMED..].copy_from_slice(&named.to_le_bytes());
+    slot[at + OPCODE] = LOAD;
+    slot[end - 4..end].copy_from_slice(&((NAMED - end) as u32).to_le_bytes());
+    slot
 }
 
 /// Returns a slot at `address`. `copied` are the instructions that `origin` has, up to the call.
@@ -175,6 +192,20 @@ mod tests {
         }
         assert_eq!(stands_for(&slot, 10 + SLOW), Some(0x100a));
         assert_eq!(stands_for(&slot, 10 + SLOW + 8), None);
+    }
+
+    /// The instruction is executed in another place, and names the program's.
+    #[test]
+    fn a_relative_address_is_the_programs() {
+        // mov $14, %eax; lea 0x1178dd(%rip), %rsi
+        let copied = [0xb8, 14, 0, 0, 0, 0x48, 0x8d, 0x35, 0xdd, 0x78, 0x11, 0];
+        let slot = with_named(encode(ADDRESS, RUNTIME, &copied, 0x1000), 5, 0x7fff_1234_5678);
+        let load = InstDecoder::default().decode_slice(&slot[5..]).unwrap();
+        assert_eq!((load.opcode(), load.len().to_const()), (Opcode::MOV, 7));
+        assert_eq!(slot[5 + 2], copied[5 + 2]);
+        let at = 5 + 7 + crate::i32_at(&slot, 8).unwrap() as usize;
+        assert_eq!(crate::u64_at(&slot, at as u64), Some(0x7fff_1234_5678));
+        assert_eq!(stands_for(&slot, 12), Some(0x100c));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use pathreads::elf::Headers;
-use pathreads::sites::{Code, MAX_COPIED, Site};
+use pathreads::sites::{Code, MAX_COPIED, Relative, Site};
 use pathreads::{PAGE, RUNTIME_BASE, RUNTIME_END, SLOTS_BASE, maps, page_end, page_start, slot};
 
 use crate::dispatch::OF_INTEREST;
@@ -211,10 +211,14 @@ fn with_handlers_waiting(f: impl FnOnce()) {
 
 /// Rewrites the code that waits if it has waited long enough.
 pub fn rewrite_if_due() {
-    let waits = || COUNT.load(Ordering::Relaxed) > 0 || SEARCH.load(Ordering::Relaxed) == TO_FIND;
     if DISPATCHED.load(Ordering::Relaxed) >= DISPATCHED_FIRST && waits() {
         rewrite_waiting();
     }
+}
+
+/// Returns whether code of files waits.
+fn waits() -> bool {
+    COUNT.load(Ordering::Relaxed) > 0 || SEARCH.load(Ordering::Relaxed) == TO_FIND
 }
 
 /// Returns whether the process may have several threads.
@@ -225,8 +229,10 @@ pub fn has_threads() -> bool {
 /// Prepares for a second thread.
 pub fn begin_threads() {
     // First, so that code which a handler maps meanwhile does not wait.
-    HAS_THREADS.store(true, Ordering::Relaxed);
-    rewrite_waiting();
+    let had_threads = HAS_THREADS.swap(true, Ordering::Relaxed);
+    if !had_threads || waits() {
+        rewrite_waiting();
+    }
 }
 
 /// Rewrites the code that waits. Code that is mapped later keeps its calls.
@@ -452,11 +458,16 @@ fn rewrite_sites(mapping: Mapping, file: &[u8], sites: &[Site]) -> Result<()> {
     let Some(slots) = new_slots(count) else { return Ok(()) };
     let near = new_near(mapping, count * NEAR)?;
     let runtime = slot::Runtime { table: OF_INTEREST.as_ptr() as u32, entry: address(&slow_entry) as u32 };
-    let place = |offset: u64| mapping.address + (offset - mapping.offset);
+    // The place that an instruction names may lie before the mapping.
+    let place = |offset: u64| mapping.address.wrapping_add(offset.wrapping_sub(mapping.offset));
     for (index, site) in sites.iter().enumerate() {
         let offset = index as u64 * slot::SIZE as u64;
         let copied = &file[site.start as usize..site.call as usize];
-        slots.write(offset, &slot::encode(slots.at + offset, runtime, copied, place(site.start)));
+        let mut code = slot::encode(slots.at + offset, runtime, copied, place(site.start));
+        if let Some(Relative { at, target }) = site.relative {
+            code = slot::with_named(code, (at - site.start) as usize, place(target));
+        }
+        slots.write(offset, &code);
         near.write(index as u64 * NEAR, &slot::far_jump(slots.at + offset));
     }
     slots.seal()?;
