@@ -2,14 +2,14 @@
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use abi::Errno;
-use abi::signal::{SI_KERNEL, SI_TIMER, SIGALRM};
+use abi::signal::{SI_KERNEL, SIGALRM};
 use sync::SpinLock;
 
 use super::Process;
-use super::signal::{self, Origin};
+use super::signal::{self, Origin, Sent};
 use crate::mm::fallible;
 use crate::sched::{Alarm, Ring, Setting};
 
@@ -37,12 +37,16 @@ pub type Timer = Alarm<Notice>;
 
 impl Ring for Notice {
     fn ring(&self, count: u64) {
-        self.overruns.store(count.saturating_sub(1).min(i32::MAX as u64) as u32, Ordering::Relaxed);
+        let at_most = |overruns: u64| overruns.min(i32::MAX as u64) as u32;
+        let before = self.overruns.swap(at_most(count.saturating_sub(1)), Ordering::Relaxed);
         let Some(process) = self.process.upgrade().filter(|_| self.signal != 0) else { return };
-        match self.thread {
+        let sent = match self.thread {
             // A thread that has ended gets none.
-            Some(tid) => drop(signal::send_to_thread(&process, tid, self.signal, self.origin)),
-            None => signal::send_to_process(&process, self.signal, self.origin),
+            Some(tid) => signal::send_to_thread(&process, tid, self.signal, self.origin),
+            None => signal::queue_to_process(&process, self.signal, self.origin),
+        };
+        if sent == Ok(Sent::Before) {
+            self.overruns.store(at_most(u64::from(before).saturating_add(count)), Ordering::Relaxed);
         }
     }
 }
@@ -142,9 +146,12 @@ fn stop(timer: &Arc<Timer>) {
     let _stopped = timer.set(Setting::default());
 }
 
-/// Returns the origin of the signal of timer `number`, with the value that its creator chose.
+/// The number of the next timer among all. Relaxed: only uniqueness matters.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// Returns the origin of the signal of a new timer with this `number`, with the value that its creator chose.
 pub fn origin(number: u32, value: u64) -> Origin {
-    Origin::of_two(SI_TIMER, number.into(), value)
+    Origin::of_timer(NEXT.fetch_add(1, Ordering::Relaxed), number, value)
 }
 
 impl Drop for Timers {

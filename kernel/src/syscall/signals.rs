@@ -12,7 +12,7 @@ use super::{Call, Outcome};
 use crate::arch;
 use crate::bytes::prefix;
 use crate::mm::user;
-use crate::process::signal::{self, Origin, UNSTOPPABLE, bit, checked, signalfd as files};
+use crate::process::signal::{self, Layout, Origin, UNSTOPPABLE, bit, checked, signalfd as files};
 use crate::process::{FIRST, Process, fault, pid, pidfd};
 use crate::sched::{self, Task};
 
@@ -194,19 +194,28 @@ pub fn sigaltstack(call: &mut Call<'_>) -> Outcome {
 
 /// Sends a signal to a process, a group, or all other processes.
 pub fn kill(call: &mut Call<'_>) -> Outcome {
-    let signal = number(call.arg(1))?;
+    let signal = || number(call.arg(1));
     match call.int(0) {
         i32::MIN => Err(Errno::ESRCH),
-        0 => send_to_all(call, signal, |process| process.group() == call.task.process().group()),
-        -1 => send_to_all(call, signal, |process| {
+        0 => send_to_all(call, signal()?, |process| process.group() == call.task.process().group()),
+        -1 => send_to_all(call, signal()?, |process| {
             process.pid() != FIRST && !Arc::ptr_eq(process, call.task.process())
         }),
-        group @ ..-1 => send_to_all(call, signal, |process| process.group() == group.unsigned_abs()),
+        group @ ..-1 => send_to_all(call, signal()?, |process| process.group() == group.unsigned_abs()),
         pid => {
-            send_to_process(&*process(call, pid as u32)?, signal, origin(call, SI_USER));
+            let process = process_of(call, pid as u32)?;
+            send_to_process(&process, signal()?, origin(call, SI_USER));
             Ok(0)
         }
     }
+}
+
+/// Returns the process of which a thread has this number.
+///
+/// # Errors
+/// ESRCH.
+fn process_of<'a>(call: &Call<'a>, number: u32) -> Result<Cow<'a, Arc<Process>>, Errno> {
+    process(call, number).or_else(|_| pid::owner(number).map(Cow::Owned).ok_or(Errno::ESRCH))
 }
 
 /// Returns the process with this number. The caller's own is not looked up, and not counted.
@@ -251,34 +260,59 @@ fn send_to_all(call: &Call<'_>, signal: Option<u32>, wanted: impl Fn(&Arc<Proces
 
 /// Sends a signal with information to a process.
 pub fn rt_sigqueueinfo(call: &mut Call<'_>) -> Outcome {
-    let origin = given_origin(call, call.arg(2), call.arg(0))?;
-    let signal = number(call.arg(1))?;
-    let process = process(call, call.arg(0) as u32)?;
-    queue_to_process(&process, signal, origin)
+    let info = GivenInfo::read(call.arg(2), |_| call.arg(1))?;
+    info.allow_for(call, call.arg(0))?;
+    let process = process_of(call, call.arg(0) as u32)?;
+    queue_to_process(&process, number(call.arg(1))?, info.origin)
 }
 
 /// Sends a signal with information to a thread of a process.
 pub fn rt_tgsigqueueinfo(call: &mut Call<'_>) -> Outcome {
-    let origin = given_origin(call, call.arg(3), call.arg(0))?;
+    let info = GivenInfo::read(call.arg(3), |_| call.arg(2))?;
     if call.int(0) <= 0 || call.int(1) <= 0 {
         return Err(Errno::EINVAL);
     }
-    let signal = number(call.arg(2))?;
+    info.allow_for(call, call.arg(1))?;
     let process = process(call, call.arg(0) as u32)?;
-    send_to_thread(&process, call.arg(1) as u32, signal, origin)
+    send_to_thread(&process, call.arg(1) as u32, call.arg(2), info.origin)
 }
 
-/// Reads the information that a program sends with a signal.
-///
-/// # Errors
-/// EFAULT. EPERM if it is for another process and could be the kernel's, or that of `kill`.
-fn given_origin(call: &Call<'_>, at: u64, pid: u64) -> Result<Origin, Errno> {
-    let info: Siginfo = user::read(at)?;
-    let is_own = call.task.process().pid() == pid as u32;
-    if !is_own && (info.code >= 0 || info.code == SI_TKILL) {
-        return Err(Errno::EPERM);
+/// The information that a program sends with a signal.
+struct GivenInfo {
+    signo: u32,
+    origin: Origin,
+}
+
+impl GivenInfo {
+    /// Reads it. `signal` is called with the number in it, and returns that of the signal.
+    ///
+    /// # Errors
+    /// EFAULT. E2BIG if the code is unknown, and the fields after those of known ones are not zero.
+    fn read(at: u64, signal: impl FnOnce(u32) -> u64) -> Result<Self, Errno> {
+        // As on Linux: no more is read if the code is known.
+        let [numbers, code, fields @ ..]: [u64; 6] = user::read(at)?;
+        let (signo, errno, code) = (numbers as u32, (numbers >> 32) as i32, code as i32);
+        if !Layout::is_known(signal(signo) as u32, code) {
+            let rest: [u64; 10] = user::read(at.wrapping_add(size_of::<[u64; 6]>() as u64))?;
+            if rest != [0; 10] {
+                return Err(Errno::E2BIG);
+            }
+        }
+        Ok(Self { signo, origin: Origin::given(code, errno, fields) })
     }
-    Ok(Origin::given(&info))
+
+    /// Returns an error unless the caller may send it to the thread `tid`.
+    ///
+    /// # Errors
+    /// EPERM if that is another, and it could be the kernel's information, or that of `kill`.
+    fn allow_for(&self, call: &Call<'_>, tid: u64) -> Result<(), Errno> {
+        let is_own = call.task.tid() == tid as u32;
+        if is_own || self.origin.code < 0 && self.origin.code != SI_TKILL {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
+    }
 }
 
 fn queue_to_process(process: &Arc<Process>, signal: Option<u32>, origin: Origin) -> Outcome {
@@ -293,9 +327,8 @@ pub fn tgkill(call: &mut Call<'_>) -> Outcome {
     if call.int(0) <= 0 || call.int(1) <= 0 {
         return Err(Errno::EINVAL);
     }
-    let signal = number(call.arg(2))?;
     let process = process(call, call.arg(0) as u32)?;
-    send_to_thread(&process, call.arg(1) as u32, signal, origin(call, SI_TKILL))
+    send_to_thread(&process, call.arg(1) as u32, call.arg(2), origin(call, SI_TKILL))
 }
 
 /// Sends a signal to a thread.
@@ -303,17 +336,15 @@ pub fn tkill(call: &mut Call<'_>) -> Outcome {
     if call.int(0) <= 0 {
         return Err(Errno::EINVAL);
     }
-    let signal = number(call.arg(1))?;
     let process = pid::owner(call.arg(0) as u32).ok_or(Errno::ESRCH)?;
-    send_to_thread(&process, call.arg(0) as u32, signal, origin(call, SI_TKILL))
+    send_to_thread(&process, call.arg(0) as u32, call.arg(1), origin(call, SI_TKILL))
 }
 
-fn send_to_thread(process: &Arc<Process>, tid: u32, signal: Option<u32>, origin: Origin) -> Outcome {
-    match signal {
-        Some(signal) => signal::send_to_thread(process, tid, signal, origin)?,
-        None => drop(process.thread(tid).ok_or(Errno::ESRCH)?),
+fn send_to_thread(process: &Arc<Process>, tid: u32, signal: u64, origin: Origin) -> Outcome {
+    match number(signal) {
+        Ok(Some(signal)) => signal::send_to_thread(process, tid, signal, origin).map(|_| 0),
+        none => process.thread(tid).ok_or(Errno::ESRCH).and(none).map(|_| 0),
     }
-    Ok(0)
 }
 
 /// Opens a descriptor that stands for a process.
@@ -336,18 +367,18 @@ pub fn pidfd_send_signal(call: &mut Call<'_>) -> Outcome {
     let origin = match call.arg(2) {
         0 => origin(call, SI_USER),
         at => {
-            let info: Siginfo = user::read(at)?;
-            if info.signo as u32 != call.arg(1) as u32 {
+            let info = GivenInfo::read(at, u64::from)?;
+            if info.signo != call.arg(1) as u32 {
                 return Err(Errno::EINVAL);
             }
-            given_origin(call, at, process.pid().into())?
+            info.allow_for(call, process.pid().into())?;
+            info.origin
         }
     };
-    let signal = number(call.arg(1))?;
     if process.is_reaped() {
         return Err(Errno::ESRCH);
     }
-    queue_to_process(process, signal, origin)
+    queue_to_process(process, number(call.arg(1))?, origin)
 }
 
 fn origin(call: &Call<'_>, code: i32) -> Origin {

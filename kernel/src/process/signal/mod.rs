@@ -1,7 +1,7 @@
 //! Signals: sending, taking and handling them.
 //!
 //! Sending sets a bit, of a thread or of the whole process, and notifies a thread. A thread looks on its way
-//! to user mode (`deliver`), takes the lowest deliverable signal, and ignores it, dies of it with its whole
+//! to user mode (`deliver`), takes the first deliverable signal, and ignores it, dies of it with its whole
 //! process, or enters the program's handler (`frame`), perhaps on another stack (`altstack`). Real-time
 //! signals queue, and of each other number one can be pending (`pending`). A program can also read signals
 //! (`signalfd`).
@@ -10,6 +10,7 @@ mod actions;
 mod altstack;
 mod deliver;
 mod frame;
+mod layout;
 mod pending;
 pub mod signalfd;
 
@@ -28,6 +29,7 @@ use actions::Actions;
 pub use altstack::{replace as replace_stack, reported as reported_stack};
 pub use deliver::{Fate, Fault, deliver, force, return_from_handler};
 pub use frame::{info, min_stack};
+pub use layout::Layout;
 pub use pending::{Added, Origin, Pending};
 
 /// Returns the bit of a signal in a mask.
@@ -273,29 +275,40 @@ fn before_sending(process: &Arc<Process>, signal: u32) {
     }
 }
 
+/// When a signal was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// Now, perhaps in vain.
+    Now,
+    /// Before, and it is still pending.
+    Before,
+}
+
 /// Sends `signal` to the thread `tid` of `process` alone.
 ///
 /// # Errors
 /// ESRCH if there is none, EAGAIN if there is no room for the origin of a real-time signal.
-pub fn send_to_thread(process: &Arc<Process>, tid: u32, signal: u32, origin: Origin) -> Result<(), Errno> {
-    if signal == SIGKILL {
+pub fn send_to_thread(process: &Arc<Process>, tid: u32, signal: u32, origin: Origin) -> Result<Sent, Errno> {
+    if (UNSTOPPABLE | STOPPING | bit(SIGCONT)) & bit(signal) != 0 {
         process.thread(tid).ok_or(Errno::ESRCH)?;
+    }
+    if signal == SIGKILL {
         process.end(Ending::Signal(SIGKILL));
-        return Ok(());
+        return Ok(Sent::Now);
     }
     before_sending(process, signal);
     // Under the lock that replaces one thread by another: the new one takes over the signals of the old one.
     process.with_thread(tid, |task| {
         let signals = &task.thread.signals;
         if !signals.blocks(signal) && process.signals.ignores(signal) {
-            return Ok(());
+            return Ok(Sent::Now);
         }
         // Added first, notified second: a thread that unblocks it meanwhile, or waits for it, sees it.
-        add(process, &signals.pending, signal, origin)?;
+        let sent = add(process, &signals.pending, signal, origin)?;
         if signals.wants(signal) || !signals.blocks(signal) {
             Task::notify(task, attention::SIGNAL);
         }
-        Ok(())
+        Ok(sent)
     })?
 }
 
@@ -303,14 +316,16 @@ pub fn send_to_thread(process: &Arc<Process>, tid: u32, signal: u32, origin: Ori
 ///
 /// # Errors
 /// EAGAIN if there is no room for the origin of a real-time signal.
-fn add(process: &Process, to: &Pending, signal: u32, origin: Origin) -> Result<(), Errno> {
+fn add(process: &Process, to: &Pending, signal: u32, origin: Origin) -> Result<Sent, Errno> {
     let most = if signal < SIGRTMIN { u64::MAX } else { process.limits.current(RLIMIT_SIGPENDING) };
     match to.add(signal, origin, most) {
-        Added::New | Added::WithoutOrigin => signalfd::signal_added(&process.signals),
-        Added::Before => {}
-        Added::Refused => return Err(Errno::EAGAIN),
+        Added::New | Added::WithoutOrigin => {
+            signalfd::signal_added(&process.signals);
+            Ok(Sent::Now)
+        }
+        Added::Before => Ok(Sent::Before),
+        Added::Refused => Err(Errno::EAGAIN),
     }
-    Ok(())
 }
 
 /// Returns the thread that takes `signal` if it is sent to `process`: one that waits for it, or else one that
@@ -354,18 +369,18 @@ pub fn send_to_process(process: &Arc<Process>, signal: u32, origin: Origin) {
 ///
 /// # Errors
 /// EAGAIN if there is no room for the origin of a real-time signal of `sigqueue`.
-pub fn queue_to_process(process: &Arc<Process>, signal: u32, origin: Origin) -> Result<(), Errno> {
+pub fn queue_to_process(process: &Arc<Process>, signal: u32, origin: Origin) -> Result<Sent, Errno> {
     if signal == SIGKILL {
         process.end(Ending::Signal(SIGKILL));
-        return Ok(());
+        return Ok(Sent::Now);
     }
     before_sending(process, signal);
     let in_vain = |task: Arc<Task>| !task.thread.signals.blocks(signal);
     if process.signals.ignores(signal) && receiver(process, signal).is_some_and(in_vain) {
-        return Ok(());
+        return Ok(Sent::Now);
     }
     // Added first, notified second: a thread that unblocks it meanwhile is notified, or sees it.
-    add(process, &process.signals.pending, signal, origin)?;
+    let sent = add(process, &process.signals.pending, signal, origin)?;
     notify_receiver(process, signal);
-    Ok(())
+    Ok(sent)
 }

@@ -2,9 +2,12 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::mem;
 
 use abi::signal::{
-    CLD_CONTINUED, CLD_EXITED, CLD_KILLED, CLD_STOPPED, NSIG, SI_TIMER, SI_USER, SIGCONT, SIGRTMIN, Siginfo,
+    CLD_CONTINUED, CLD_EXITED, CLD_KILLED, CLD_STOPPED, NSIG, SI_TIMER, SI_USER, SIGBUS, SIGCONT, SIGFPE,
+    SIGILL, SIGRTMIN, SIGSEGV, SIGSYS, SIGTRAP,
 };
 use sync::SpinLock;
 use sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +27,8 @@ pub struct Origin {
     /// The words after it. The first is `si_addr` of a fault, or `si_pid` and `si_uid` of a sender or a
     /// child, or `si_timerid`. The second is `si_status` of a child, or `si_value`.
     pub fields: [u64; 4],
+    /// The number that no other timer has or had, if a timer sends it, or 0. Programs can forge the rest.
+    timer: u64,
 }
 
 impl Origin {
@@ -34,7 +39,13 @@ impl Origin {
 
     /// Creates the origin of a signal that says two words.
     pub const fn of_two(code: i32, first: u64, second: u64) -> Self {
-        Self { code, errno: 0, fields: [first, second, 0, 0] }
+        Self { code, errno: 0, fields: [first, second, 0, 0], timer: 0 }
+    }
+
+    /// Creates the origin of the signal of a timer, which its process calls `number`. No other timer has or
+    /// had the number `timer`, which is not 0.
+    pub const fn of_timer(timer: u64, number: u32, value: u64) -> Self {
+        Self { timer, ..Self::of_two(SI_TIMER, number as u64, value) }
     }
 
     /// Creates the origin of a signal that `process` sends.
@@ -43,9 +54,8 @@ impl Origin {
     }
 
     /// Returns the origin that a program gives to the signal that it sends.
-    pub fn given(info: &Siginfo) -> Self {
-        let [first, second, third, fourth, ..] = info.fields;
-        Self { code: info.code, errno: info.errno, fields: [first, second, third, fourth] }
+    pub const fn given(code: i32, errno: i32, fields: [u64; 4]) -> Self {
+        Self { code, errno, fields, timer: 0 }
     }
 
     /// Returns the first word.
@@ -53,20 +63,10 @@ impl Origin {
         self.fields[0]
     }
 
-    /// Returns the second word.
-    pub fn second(&self) -> u64 {
-        self.fields[1]
-    }
-
     /// Returns what becomes of a real-time signal for which there is no room.
     fn without_room(&self) -> Added {
         // As on Linux: `kill` succeeds.
-        if self.code < SI_USER && self.code != SI_TIMER { Added::Refused } else { Added::WithoutOrigin }
-    }
-
-    /// Returns whether both signals are of one timer.
-    fn is_of_same_timer(&self, other: &Self) -> bool {
-        self.code == SI_TIMER && other.code == SI_TIMER && self.first() == other.first()
+        if self.code == SI_USER || self.timer != 0 { Added::WithoutOrigin } else { Added::Refused }
     }
 
     /// Creates the origin of the signal that the child `pid` sends its parent.
@@ -91,12 +91,20 @@ pub struct Pending {
 
 /// The origins of the signals.
 struct Waiting {
-    standard: [Origin; STANDARD],
+    /// Those of signals below [`SIGRTMIN`]. An array would be moved over the stacks of forks.
+    standard: Vec<(u32, Origin)>,
     /// Made with the first real-time signal.
     queues: Option<Box<[VecDeque<Origin>; REAL_TIME]>>,
-    /// The length of all queues.
+    /// The length of all queues, without signals of timers.
     queued: u64,
+    /// The timers whose signals are in the queues. Each has one there, whatever the limit.
+    timers: Vec<u64>,
 }
+
+/// The most signals of timers in the queues: as many as a process has timers. Deleted ones may be among them.
+const MOST_TIMERS: usize = 512;
+/// The signals that faults raise. They are taken first, as on Linux.
+const OF_FAULTS: u64 = bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGTRAP) | bit(SIGFPE) | bit(SIGSYS);
 
 const STANDARD: usize = SIGRTMIN as usize - 1;
 const REAL_TIME: usize = NSIG as usize - STANDARD;
@@ -117,7 +125,7 @@ pub enum Added {
 impl Pending {
     /// Creates an empty set.
     pub const fn new() -> Self {
-        let waiting = Waiting { standard: [Origin::new(0, 0); STANDARD], queues: None, queued: 0 };
+        let waiting = Waiting { standard: Vec::new(), queues: None, queued: 0, timers: Vec::new() };
         Self { set: AtomicU64::new(0), waiting: SpinLock::new(waiting) }
     }
 
@@ -130,15 +138,14 @@ impl Pending {
     /// Adds `signal`. At most `most` real-time signals wait here. If a standard one is there already, its
     /// origin stays.
     pub fn add(&self, signal: u32, origin: Origin, most: u64) -> Added {
-        let mut waiting = self.waiting.lock();
-        let added = if signal < SIGRTMIN {
-            let is_new = self.set() & bit(signal) == 0;
-            waiting.standard.get_mut(place(signal)).filter(|_| is_new).map_or(Added::Before, |place| {
-                *place = origin;
-                Added::New
-            })
-        } else {
-            waiting.queue(signal, origin, most)
+        self.add_to(&mut self.waiting.lock(), signal, origin, most)
+    }
+
+    fn add_to(&self, waiting: &mut Waiting, signal: u32, origin: Origin, most: u64) -> Added {
+        let added = match signal {
+            ..SIGRTMIN if self.set() & bit(signal) != 0 => Added::Before,
+            ..SIGRTMIN => waiting.note(signal, origin),
+            _ => waiting.queue(signal, origin, most),
         };
         if matches!(added, Added::New | Added::WithoutOrigin) {
             self.set.fetch_or(bit(signal), Ordering::SeqCst);
@@ -146,14 +153,20 @@ impl Pending {
         added
     }
 
-    /// Takes the lowest of `wanted` that is pending, of those with its number the first that was sent.
+    /// Takes the lowest of `wanted` that is pending, but first those of faults. Of those with its number it
+    /// takes the first that was sent.
     pub fn take(&self, wanted: u64) -> Option<(u32, Origin)> {
         if self.set() & wanted == 0 {
             return None;
         }
         let mut waiting = self.waiting.lock();
+        self.take_from(&mut waiting, wanted)
+    }
+
+    fn take_from(&self, waiting: &mut Waiting, wanted: u64) -> Option<(u32, Origin)> {
         let there = self.set() & wanted;
-        let signal = (there != 0).then(|| there.trailing_zeros() + 1)?;
+        let first = if there & OF_FAULTS != 0 { there & OF_FAULTS } else { there };
+        let signal = (first != 0).then(|| first.trailing_zeros() + 1)?;
         let (origin, is_last) = waiting.take(signal);
         if is_last {
             self.set.fetch_and(!bit(signal), Ordering::SeqCst);
@@ -166,32 +179,52 @@ impl Pending {
         while self.take(signals).is_some() {}
     }
 
-    /// Moves all pending signals of `other` here.
+    /// Moves all pending signals of `other` here, which takes no memory. Those that were sent here already
+    /// come after them.
     pub fn take_over(&self, other: &Pending) {
-        while let Some((signal, origin)) = other.take(u64::MAX) {
-            self.add(signal, origin, u64::MAX);
+        let (mut mine, mut later) = (self.waiting.lock(), other.waiting.lock());
+        mem::swap(&mut *mine, &mut *later);
+        // SeqCst: see `set`. No sender finds the other any more.
+        let set = other.set.swap(self.set(), Ordering::SeqCst);
+        self.set.store(set, Ordering::SeqCst);
+        while let Some((signal, origin)) = other.take_from(&mut later, u64::MAX) {
+            self.add_to(&mut mine, signal, origin, u64::MAX);
         }
     }
 }
 
 impl Waiting {
+    /// Notes a standard signal, which is not pending.
+    fn note(&mut self, signal: u32, origin: Origin) -> Added {
+        if self.standard.try_reserve(1).is_err() {
+            return Added::WithoutOrigin;
+        }
+        self.standard.push((signal, origin));
+        Added::New
+    }
+
     /// Appends a real-time signal to its queue.
     fn queue(&mut self, signal: u32, origin: Origin, most: u64) -> Added {
-        if self.queued >= most {
+        let timer = Some(origin.timer).filter(|&timer| timer != 0);
+        if timer.is_some_and(|timer| self.timers.contains(&timer)) {
+            return Added::Before;
+        }
+        let is_full = if timer.is_some() { self.timers.len() >= MOST_TIMERS } else { self.queued >= most };
+        if is_full || timer.is_some() && self.timers.try_reserve(1).is_err() {
             return origin.without_room();
         }
         if self.queues.is_none() {
             self.queues = fallible::boxed([const { VecDeque::new() }; REAL_TIME]).ok();
         }
         let Some(queue) = self.queue_of(signal) else { return origin.without_room() };
-        if queue.iter().any(|other| other.is_of_same_timer(&origin)) {
-            return Added::Before;
-        }
         if queue.try_reserve(1).is_err() {
             return origin.without_room();
         }
         queue.push_back(origin);
-        self.queued += 1;
+        match timer {
+            Some(timer) => self.timers.push(timer),
+            None => self.queued += 1,
+        }
         Added::New
     }
 
@@ -201,15 +234,21 @@ impl Waiting {
 
     /// Takes the first signal with a number that is pending. Returns whether it was the last.
     fn take(&mut self, signal: u32) -> (Origin, bool) {
-        if let Some(origin) = self.standard.get(place(signal)) {
-            return (*origin, true);
+        if signal < SIGRTMIN {
+            let place = self.standard.iter().position(|(other, _)| *other == signal);
+            let (_, origin) = place.map(|place| self.standard.swap_remove(place)).unwrap_or_default();
+            return (origin, true);
         }
         let Some(queue) = self.queue_of(signal) else { return (Origin::default(), true) };
         let (taken, is_last) = (queue.pop_front(), queue.is_empty());
         if is_last {
             *queue = VecDeque::new();
         }
-        self.queued -= u64::from(taken.is_some());
+        match taken {
+            Some(Origin { timer: 0, .. }) => self.queued -= 1,
+            Some(Origin { timer, .. }) => self.timers.retain(|&other| other != timer),
+            None => {}
+        }
         (taken.unwrap_or_default(), is_last)
     }
 }

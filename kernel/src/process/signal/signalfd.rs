@@ -4,11 +4,11 @@ use core::any::Any;
 
 use abi::Errno;
 use abi::file::{O_RDWR, POLLIN};
-use abi::signal::{CLD_CONTINUED, CLD_EXITED, SI_TIMER, SIGCHLD, SignalfdSiginfo};
+use abi::signal::SignalfdSiginfo;
 use abi::zerocopy::IntoBytes;
 use sync::atomic::{AtomicU64, Ordering};
 
-use super::{Origin, ProcessSignals, UNSTOPPABLE};
+use super::{Layout, Origin, ProcessSignals, UNSTOPPABLE};
 use crate::fs::OpenFile;
 use crate::fs::content::{Content, WriteAt};
 use crate::fs::holders::Holders;
@@ -89,25 +89,25 @@ impl SignalFd {
 
 /// Describes a signal.
 fn described(signal: u32, origin: Origin) -> SignalfdSiginfo {
-    let mut info = SignalfdSiginfo { signo: signal, code: origin.code, ..SignalfdSiginfo::default() };
-    let (first, second) = (origin.first(), origin.second());
+    let Origin { code, errno, .. } = origin;
+    let mut info = SignalfdSiginfo { signo: signal, errno, code, ..SignalfdSiginfo::default() };
+    let [first, second, third, fourth] = origin.fields;
     let (low, high) = (first as u32, (first >> 32) as u32);
-    match origin.code {
-        SI_TIMER => {
-            (info.tid, info.overrun) = (low, high);
-            (info.ptr, info.int) = (second, second as i32);
-        }
-        CLD_EXITED..=CLD_CONTINUED if signal == SIGCHLD => {
+    let layout = Layout::of(signal, code);
+    match layout {
+        Layout::Timer => (info.tid, info.overrun) = (low, high),
+        Layout::File => (info.band, info.fd) = (low, second as i32),
+        Layout::Fault => info.addr = first,
+        Layout::Sender | Layout::Value => (info.pid, info.uid) = (low, high),
+        Layout::Child => {
             (info.pid, info.uid, info.status) = (low, high, second as i32);
+            (info.utime, info.stime) = (third, fourth);
         }
-        // The address of a fault.
-        1.. if signal != SIGCHLD => info.addr = first,
-        // A sender, and its value.
-        code if code < 0 => {
-            (info.pid, info.uid) = (low, high);
-            (info.ptr, info.int) = (second, second as i32);
-        }
-        _ => (info.pid, info.uid) = (low, high),
+        // Only a program that filters calls gets one.
+        Layout::Call => {}
+    }
+    if matches!(layout, Layout::Timer | Layout::Value) {
+        (info.ptr, info.int) = (second, second as i32);
     }
     info
 }
