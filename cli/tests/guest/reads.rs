@@ -112,13 +112,14 @@ fn readers_that_contend_get_counters_of_their_own() {
     }
 }
 
-/// The counters go while the processes wait, and come back. The page is freed as often as it is replaced.
+/// The counters go while the processes wait, and come back: two processes have one before, and two after. The
+/// page is freed as often as it is replaced.
 #[test]
 fn counters_go_when_their_processes_do_not_read() {
     for tables in ["adaptive", "percore", "shared"] {
         let options = ["-m", "128M", "-c", "4", "--tables", tables, "--read-refs", "lodic"];
         let run = run(&options, &[compiled("hotpage", Compiler::Musl).as_str(), "4", "300"]);
-        assert!(run.text() == "hotpage: done\n" && counters(&run) > 4, "{run:?}");
+        assert!(run.text() == "hotpage: done\n" && counters(&run) >= 4, "{run:?}");
     }
 }
 

@@ -16,7 +16,7 @@
 //!
 //! [`EmbeddedCount`] is LODIC's: a few bits of a word of the host's, as long as the host leaves it alone.
 //! [`ClaimedCount`] is the same counter with a word of its own, which objects claim one after the other, or
-//! one of a [`ClaimedSet`].
+//! one of a [`ClaimedSet`]. [`Slots`] is a table of the blocks that hold such words.
 //!
 //! [`SkipList`] is a map from numbers to values with wait-free lookups, for the figures that show lookups in
 //! the radix map and Bonsai beside writers. `docs/design/baselines.md` names the source paper of each part.
@@ -45,6 +45,7 @@ pub use counters::locked::Locked;
 pub use counters::paygo::{PayGo, PayGoCount, PayGoToken};
 pub use counters::shared::Shared;
 pub use counters::sloppy::{Sloppy, SloppyCount};
+pub use counters::slots::{Slots, Tenant};
 pub use counters::snzi::{Snzi, SnziCount, SnziToken};
 pub use counters::uncounted::Uncounted;
 pub use rcu::OutOfMemory;

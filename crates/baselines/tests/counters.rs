@@ -4,12 +4,13 @@
 #[path = "support/forgetful.rs"]
 mod forgetful;
 
+use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use baselines::{
-    ClaimedCount, ClaimedSet, Deltas, EmbeddedCount, Locked, PayGo, Scheme, Shared, Sloppy, Snzi, Uncounted,
-    Zero,
+    ClaimedCount, ClaimedSet, Deltas, EmbeddedCount, Locked, PayGo, Scheme, Shared, Sloppy, Slots, Snzi,
+    Tenant, Uncounted, Zero,
 };
 use forgetful::Forgetful;
 use percore::{CoreId, Pinned, threads};
@@ -322,6 +323,44 @@ fn an_object_of_a_set_keeps_its_word_while_it_counts() {
     held.iter().for_each(|word| word.leave());
     assert!(!set.is_used() && (1..=8).all(|object| set.take(7, object).map(ClaimedCount::leave).is_some()));
     assert!((1..=8).all(|object| !set.has(object) && set.take(0, object).is_none()), "questions free words");
+}
+
+/// A question passes over the slots of other groups, goes on where the last piece ended or a block counted,
+/// and ends when all have been looked at.
+#[test]
+fn a_question_looks_at_each_slot_once() {
+    let slots = Slots::<u32, 100>::new();
+    let blocks: Vec<u32> = (0..100).collect();
+    assert!(blocks.iter().all(|block| slots.insert(block.into()) == Some(*block as usize)));
+    assert!(slots.insert((&0).into()).is_none() && slots.end() == 100);
+    // SAFETY: the blocks live until the end of the test.
+    let number = |block: NonNull<u32>| unsafe { *block.as_ref() };
+    let groups = Slots::<u32, 100>::group(3) | Slots::<u32, 100>::group(64);
+    let (mut seen, mut from, mut is_held) = (Vec::new(), 0, true);
+    loop {
+        let has = |block| {
+            seen.push(number(block));
+            number(block) == 64 && std::mem::take(&mut is_held)
+        };
+        let Some(next) = slots.ask(groups, from, 3, has) else { break };
+        from = next;
+    }
+    assert_eq!(seen, [2, 3, 33, 34, 64, 64, 65, 95, 96]);
+    slots.remove(7);
+    slots.remove(5);
+    assert!(slots.get(5).is_none() && slots.get(6).is_some());
+    assert_eq!([(); 3].map(|()| slots.insert((&0).into())), [Some(5), Some(7), None]);
+}
+
+/// A block whose user does not count between two sweeps is taken away.
+#[test]
+fn a_sweep_takes_blocks_from_users_that_do_not_count() {
+    let tenant = Tenant::new(16);
+    for _ in 0..3 {
+        assert!(!tenant.sweep() && tenant.is(16) && !tenant.is(32));
+    }
+    assert!(!tenant.sweep() && tenant.sweep() && !tenant.sweep() && !tenant.is(16) && !tenant.end(16));
+    assert!(Tenant::new(16).end(16) && !Tenant::new(32).end(16));
 }
 
 /// The count stops at its most and at 0, and leaves the other bits of the word alone.

@@ -13,34 +13,35 @@
 //! | a page of counters is | by |
 //! |---|---|
 //! | made | the first read of its process that finds a contended page |
-//! | in use | the process: reads count there, and set `used` |
-//! | detached | the sweep, if no read has set `used` since the last one; or the end of the process |
-//! | free | the domain, once it has no count |
+//! | in use | the process: reads count there |
+//! | detached | the sweep, if no read has counted there since the last one; or the end of the process |
+//! | out of the table | the domain, once it has no count |
+//! | free | the domain, some epochs later |
 //!
 //! 1. *Contended* is measured where it costs nothing more: the mark lies in the line of the word that the
 //!    read has just written. If it is another core's, the line has come from there.
 //! 2. A counter is claimed by a core that is pinned and found the frame in its file's tree since, as a hold
-//!    is taken. It sets the descriptor's flag first. So when the frame is released, the flag says whether any
-//!    counter may name it, and the question looks at one set of each page of counters. This is LODIC's
-//!    query, by processes. It is exact without a flag that holds updates off, because no hold can be taken
-//!    any more.
+//!    is taken. It first notes the group of its page's slot in the descriptor. So when the frame is released,
+//!    the descriptor says which pages may have a counter for it, and the question looks at one set of each.
+//!    This is LODIC's query, by processes. It is exact without a flag that holds updates off, because no hold
+//!    can be taken any more.
 //! 3. The question frees the counters of its frame. So no counter names a frame that is used anew.
 //! 4. A read finds the page of counters while it is pinned, and no epoch ends before it unpins. So a detached
-//!    page has all its holds when the domain releases it, which does not free it until none is left.
-//! 5. The list of all pages is changed, and looked through, under its lock. So is `owner`, which is there as
-//!    long as the page names it. An owner that ends and finds that it has no page any more takes no lock: it
-//!    acquires what the sweep released.
+//!    page has all its holds when the domain releases it, which does not take it out of the table until none
+//!    is left.
+//! 5. No step takes a lock. The table of pages and the word that names a page's process are [`Slots`] and
+//!    [`Tenant`], whose rules stand in `crates/baselines/src/counters/slots.rs`, with a loom model beside it.
+//! 6. A question looks at [`PIECE`] pages at most, and goes on in the next review of its frame. The sweep
+//!    looks at a part of the table in each epoch.
 
 use core::mem::{ManuallyDrop, offset_of};
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
-use baselines::{ClaimedCount, ClaimedSet};
+use baselines::{ClaimedCount, ClaimedSet, Slots, Tenant};
 use percore::{Pinned, pin};
 use refcache::{Header, Refcache};
-use sync::SpinLock;
 use vm::FrameNum;
 
 use super::{FRAME, Scheduler, epoch, fallible, frames, page_refs};
@@ -50,8 +51,12 @@ use crate::counters::{self, Counter};
 /// Reads of a page that find another core's mark, in one epoch, before it counts as contended. An epoch lasts
 /// a tick or more if none is forced, so fewer cost nothing.
 const CONTENDED: u32 = 8;
-/// Epochs between two sweeps: a process that does not count in its page between them loses it.
+/// Epochs between two sweeps of a page: a process that does not count in it between them loses it.
 const SWEEP: u64 = 16;
+/// The most pages that the question about a frame looks at in one review.
+const PIECE: usize = 64;
+/// The most pages of counters. A process that finds none left counts in the word.
+const MOST: usize = 4096;
 
 /// Sets of counters in each page: what is left of a frame.
 const SETS: usize = FRAME as usize / size_of::<ClaimedSet>() - 1;
@@ -60,32 +65,28 @@ const SETS: usize = FRAME as usize / size_of::<ClaimedSet>() - 1;
 #[repr(C, align(64))]
 struct CounterPage {
     header: Header,
-    /// Null once it is detached. Relaxed: it changes under the lock of the list.
-    owner: AtomicPtr<ReadCounters>,
-    /// A read has counted here since the last sweep. Relaxed: a hint.
-    used: AtomicBool,
+    tenant: Tenant,
+    /// Its slot in the table. Relaxed: written before the process finds the page.
+    slot: AtomicU32,
     sets: [ClaimedSet; SETS],
 }
 
 const _: () =
     assert!(size_of::<CounterPage>() == abi::reads::COUNTERS && offset_of!(CounterPage, sets) == 64);
 
-// SAFETY: the owner is used under the lock of the list only, and the rest is atomic.
-unsafe impl Send for Listed {}
-
-/// A page of counters in the list. It is there until it is freed.
-#[derive(PartialEq)]
-struct Listed(NonNull<CounterPage>);
-
-static PAGES: SpinLock<Vec<Listed>> = SpinLock::new(Vec::new());
-/// The length of the list. Relaxed: a hint for the sweep. A page that counts a frame whose release is due is
-/// in the list since before some epochs.
-static NUMBER: AtomicUsize = AtomicUsize::new(0);
+/// All pages of counters.
+static PAGES: Slots<CounterPage, MOST> = Slots::new();
+/// The slot of a process that has no page.
+static NO_PAGE: Slot = AtomicPtr::new(ptr::null_mut());
 /// The epoch of the last sweep. Relaxed: only the core that changes it sweeps.
 static SWEPT: AtomicU64 = AtomicU64::new(0);
 
-/// The page of counters of a process, if it has one.
-pub struct ReadCounters(AtomicPtr<CounterPage>);
+type Slot = AtomicPtr<CounterPage>;
+
+/// The counters of a process: the slot of its page, which is [`NO_PAGE`] or one of the table. Its address is
+/// the process's name in the page.
+#[repr(align(8))]
+pub struct ReadCounters(AtomicPtr<Slot>);
 
 /// A read that is counted in a page of counters.
 pub(super) struct Counted(NonNull<ClaimedCount>);
@@ -93,19 +94,15 @@ pub(super) struct Counted(NonNull<ClaimedCount>);
 impl ReadCounters {
     /// Returns those of a process that has read no contended page.
     pub const fn new() -> Self {
-        Self(AtomicPtr::new(ptr::null_mut()))
+        Self(AtomicPtr::new((&raw const NO_PAGE).cast_mut()))
     }
 
     /// Counts a read of `frame`, which the pinned caller found in its file's tree, if the process has a
     /// counter for it.
     #[inline]
     pub(super) fn take(&self, _pin: &Pinned, frame: FrameNum) -> Option<Counted> {
-        let page = self.page()?;
-        let (set, first) = page.place(frame);
+        let (set, first) = self.page()?.place(frame);
         let counter = set.take(first, name(frame))?;
-        if !page.used.load(Ordering::Relaxed) {
-            page.used.store(true, Ordering::Relaxed);
-        }
         Some(Counted(counter.into()))
     }
 
@@ -113,56 +110,73 @@ impl ReadCounters {
     /// may be no memory, or the counters of its set are in use for other frames.
     #[cold]
     pub(super) fn claim(&self, pin: &Pinned, frame: FrameNum) {
-        let Some(page) = self.page().or_else(|| self.make()) else { return };
-        // Relaxed: the epochs order it before the question.
-        page_refs::mark(frame).claimed.store(true, Ordering::Relaxed);
+        let Some(page) = self.page().or_else(|| self.make(pin)) else { return };
+        page_refs::mark(frame).note(page.slot.load(Ordering::Relaxed) as usize);
         let (set, first) = page.place(frame);
         if set.claim(first, name(frame)) {
             counters::add(pin, Counter::ReadCounters, 1);
         }
     }
 
+    /// Returns the process's page for a count.
     #[inline(always)]
     fn page(&self) -> Option<&CounterPage> {
+        self.in_slot().filter(|page| page.tenant.is(self.name()))
+    }
+
+    /// Returns the page in the process's slot, which may be another process's by now.
+    #[inline(always)]
+    fn in_slot(&self) -> Option<&CounterPage> {
         // Acquire: pairs with the Release in `make`.
-        let page = NonNull::new(self.0.load(Ordering::Acquire))?;
-        // SAFETY: the callers are pinned, and a page that they find here is freed some epochs later.
+        let slot = self.0.load(Ordering::Acquire);
+        // SAFETY: slots are static. Acquire: pairs with the Release of the page's insertion.
+        let page = NonNull::new(unsafe { &*slot }.load(Ordering::Acquire))?;
+        // SAFETY: the callers are pinned, and a page that they find in a slot is freed some epochs later.
         Some(unsafe { page.as_ref() })
     }
 
-    fn make(&self) -> Option<&CounterPage> {
+    fn name(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
+    fn make(&self, pin: &Pinned) -> Option<&CounterPage> {
         // The reserve is for allocations that cannot wait.
         if frames::is_low() {
             return None;
         }
-        let mut pages = PAGES.lock();
-        if let Some(page) = self.page() {
-            return Some(page);
+        let old = self.0.load(Ordering::Relaxed);
+        let page = CounterPage::new(self.name())?;
+        let Some(at) = PAGES.insert(page) else {
+            // SAFETY: no other flow has seen it.
+            unsafe { CounterPage::free(page) };
+            return None;
+        };
+        counters::add(pin, Counter::ReadCounterPages, 1);
+        // SAFETY: it has the name of this process, which is here, so it is not freed.
+        unsafe { page.as_ref() }.slot.store(at as u32, Ordering::Relaxed);
+        let new = PAGES.slot(at).map_or(ptr::null(), ptr::from_ref).cast_mut();
+        // Release: the slot's number is seen.
+        if self.0.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed).is_err() {
+            // Another thread of the process was faster.
+            // SAFETY: as above.
+            unsafe { CounterPage::detach(page, pin, |tenant| tenant.end(self.name())) };
         }
-        pages.try_reserve(1).ok()?;
-        let page = CounterPage::new(self)?;
-        pages.push(Listed(page));
-        NUMBER.store(pages.len(), Ordering::Relaxed);
-        counters::bump(Counter::ReadCounterPages);
-        // Release: the page is seen as it was made.
-        self.0.store(page.as_ptr(), Ordering::Release);
-        drop(pages);
         self.page()
     }
 }
 
 impl Drop for ReadCounters {
     fn drop(&mut self) {
-        // Acquire: pairs with the Release in `detach`. The sweep's last access comes before the memory goes.
-        if self.0.load(Ordering::Acquire).is_null() {
+        // Relaxed: the threads of the process have ended.
+        if ptr::eq(self.0.load(Ordering::Relaxed), &NO_PAGE) {
             return;
         }
         // The last task of a process may go where the core has left the epochs.
         Above::come_online();
-        let _pages = PAGES.lock();
-        if let Some(page) = self.page() {
-            // SAFETY: the list is locked, and a page that has an owner is in it.
-            unsafe { CounterPage::detach(page.into(), &pin()) };
+        let pin = pin();
+        if let Some(page) = self.in_slot() {
+            // SAFETY: found in its slot while pinned.
+            unsafe { CounterPage::detach(page.into(), &pin, |tenant| tenant.end(self.name())) };
         }
     }
 }
@@ -180,16 +194,14 @@ impl Counted {
 }
 
 impl CounterPage {
-    /// Makes a page of free counters in which `owner` counts.
-    fn new(owner: &ReadCounters) -> Option<NonNull<Self>> {
+    /// Makes a page of free counters in which the process called `user` counts.
+    fn new(user: usize) -> Option<NonNull<Self>> {
         let block = ManuallyDrop::new(fallible::empty::<Self>(1).ok()?).as_mut_ptr();
-        // SAFETY: the block has room for one page. Counters and flags begin as zeroes.
+        // SAFETY: the block has room for one page. Counters and the slot begin as zeroes.
         unsafe {
             block.write_bytes(0, 1);
             (&raw mut (*block).header).write(Header::new(1, None, release));
-            (&raw mut (*block).owner).write(AtomicPtr::new(ptr::from_ref(owner).cast_mut()));
-            // The sweep before its first read leaves it.
-            (&raw mut (*block).used).write(AtomicBool::new(true));
+            (&raw mut (*block).tenant).write(Tenant::new(user));
         }
         NonNull::new(block)
     }
@@ -203,90 +215,88 @@ impl CounterPage {
         (&self.sets[place / ClaimedSet::WORDS], place % ClaimedSet::WORDS)
     }
 
-    /// Takes a page from its owner.
+    /// Frees a page, some epochs later, if `take_away` takes it from its process.
     ///
     /// # Safety
-    /// It is in the list, which the caller has locked.
-    unsafe fn detach(page: NonNull<Self>, pin: &Pinned) {
-        // SAFETY: it is freed when it is out of the list. Relaxed: see 4 and 5.
-        let owner = unsafe { page.as_ref() }.owner.swap(ptr::null_mut(), Ordering::Relaxed);
-        if let Some(owner) = NonNull::new(owner) {
-            // SAFETY: an owner that ends takes its page's name for it away before, under the lock, or sees
-            // this store, which is the last access. Release: pairs with the Acquire in `drop`.
-            unsafe { owner.as_ref() }.0.store(ptr::null_mut(), Ordering::Release);
-            drop_reference(pin, page);
+    /// The caller found it in its slot since it was pinned.
+    unsafe fn detach(page: NonNull<Self>, pin: &Pinned, take_away: impl FnOnce(&Tenant) -> bool) {
+        // SAFETY: the caller is pinned. The header begins the page, and its one reference is dropped once,
+        // since a page has a tenant once.
+        unsafe {
+            if take_away(&page.as_ref().tenant) {
+                epoch::domain().adjust(pin, page.cast(), -1);
+            }
         }
+    }
+
+    /// # Safety
+    /// No other flow finds the page or is counted there.
+    unsafe fn free(page: NonNull<Self>) {
+        // SAFETY: it came from a vector with room for one.
+        drop(unsafe { Box::from_raw(page.as_ptr()) });
     }
 }
 
-/// Drops the only reference of a page of counters.
-fn drop_reference(pin: &Pinned, page: NonNull<CounterPage>) {
-    // SAFETY: the header begins the page, which is released some epochs later.
-    unsafe { epoch::domain().adjust(pin, page.cast(), -1) };
-}
-
-/// Frees a detached page of counters that counts no read.
+/// Takes a detached page that counts no read out of the table.
 ///
 /// # Safety
 /// Called once for each header, by the domain, with the header of a [`CounterPage`].
 unsafe fn release(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
-    let page = header.cast::<CounterPage>();
-    let mut pages = PAGES.lock();
     // SAFETY: it is freed below only.
-    if unsafe { page.as_ref() }.sets.iter().any(ClaimedSet::is_used) {
-        drop(pages);
+    let page = unsafe { header.cast::<CounterPage>().as_ref() };
+    if page.sets.iter().any(ClaimedSet::is_used) {
         // SAFETY: the domain has forgotten the header.
-        unsafe { page_refs::come_back(domain, pin, header, release) };
-        return;
+        return unsafe { page_refs::come_back(domain, pin, header, release) };
     }
-    if let Some(at) = pages.iter().position(|listed| *listed == Listed(page)) {
-        pages.swap_remove(at);
+    PAGES.remove(page.slot.load(Ordering::Relaxed) as usize);
+    // SAFETY: as above. A core that has found the page in its slot unpins before the header dies again.
+    unsafe {
+        header.write(Header::new(1, None, free));
+        domain.adjust(pin, header, -1);
     }
-    if pages.is_empty() {
-        *pages = Vec::new();
-    }
-    NUMBER.store(pages.len(), Ordering::Relaxed);
-    drop(pages);
-    counters::add(pin, Counter::ReadCounterPages, -1);
-    // SAFETY: it came from a vector with room for one. No read finds it or is counted there, and it is out of
-    // the list.
-    drop(unsafe { Box::from_raw(page.as_ptr()) });
 }
 
-/// Detaches the pages in which no read was counted for some epochs. A core calls it when an epoch has ended.
+/// Frees a page of counters that is out of the table.
+///
+/// # Safety
+/// Called once, by the domain, with the header of a [`CounterPage`].
+unsafe fn free(_: &Refcache, pin: &Pinned, header: NonNull<Header>) {
+    counters::add(pin, Counter::ReadCounterPages, -1);
+    // SAFETY: epochs have passed since it was in the table.
+    unsafe { CounterPage::free(header.cast()) };
+}
+
+/// Detaches the pages in which no read was counted for some epochs, in a part of the table. A core calls it
+/// when an epoch has ended.
 pub(super) fn sweep(pin: &Pinned) {
-    if NUMBER.load(Ordering::Relaxed) == 0 {
+    let end = PAGES.end();
+    if end == 0 {
         return;
     }
     let (now, last) = (epoch::domain().epoch(), SWEPT.load(Ordering::Relaxed));
-    let is_due = now >= last + SWEEP;
-    if !is_due || SWEPT.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+    if now == last || SWEPT.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err() {
         return;
     }
-    for Listed(page) in PAGES.lock().iter() {
-        // SAFETY: it is freed when it is out of the list, which is locked.
-        if !unsafe { page.as_ref() }.used.swap(false, Ordering::Relaxed) {
-            // SAFETY: as above.
-            unsafe { CounterPage::detach(*page, pin) };
-        }
+    let part = (now % SWEEP) as usize;
+    let bound = |part: usize| end * part / SWEEP as usize;
+    for page in (bound(part)..bound(part + 1)).filter_map(|at| PAGES.get(at)) {
+        // SAFETY: found in its slot while pinned.
+        unsafe { CounterPage::detach(page, pin, Tenant::sweep) };
     }
 }
 
-/// Returns whether a read of `frame` is counted in any page, and how many sets were looked at, each a cache
-/// line. Exact once no core can take a new hold.
-pub(super) fn ask(frame: FrameNum) -> (bool, usize) {
-    // Relaxed: see 2.
-    if page_refs::mark(frame).claimed.load(Ordering::Relaxed) { ask_pages(frame) } else { (false, 0) }
-}
-
-/// Looks at the frame's set in each page, up to the first with a count.
-#[cold]
-fn ask_pages(frame: FrameNum) -> (bool, usize) {
-    // SAFETY: a page is freed when it is out of the list.
-    let has = |Listed(page): &Listed| unsafe { page.as_ref() }.place(frame).0.has(name(frame));
-    let pages = PAGES.lock();
-    let first = pages.iter().position(has);
-    (first.is_some(), first.map_or(pages.len(), |at| at + 1))
+/// Returns whether a read of `frame` is counted in any page, or may be in one that was not looked at yet, and
+/// how many sets were looked at, each a cache line. No core can take a new hold.
+pub(super) fn ask(_pin: &Pinned, frame: FrameNum) -> (bool, usize) {
+    let mut lines = 0;
+    let is_held = page_refs::mark(frame).ask(|groups, from| {
+        PAGES.ask(groups, from, PIECE, |page| {
+            lines += 1;
+            // SAFETY: found in its slot while pinned.
+            unsafe { page.as_ref() }.place(frame).0.has(name(frame))
+        })
+    });
+    (is_held, lines)
 }
 
 /// Returns the frame's name in the counters, of which none is 0.
@@ -294,21 +304,50 @@ fn name(frame: FrameNum) -> u64 {
     frame.get() + 1
 }
 
-/// The core that has last counted a read in a frame's descriptor, and how often that changed.
+/// The core that has last counted a read in a frame's descriptor, and how often that changed. When the frame
+/// is released, how far the question about it has got.
 pub(super) struct Mark {
-    /// The number of the core and 1, the changes and their epoch. Relaxed: a hint.
+    /// The number of the core and 1, the changes and their epoch. Or the slot at which the question goes on.
+    /// Relaxed: a hint, or used by the core that releases the frame.
     last: AtomicU32,
-    /// A counter of a process may name the frame.
-    claimed: AtomicBool,
+    /// The groups of slots whose pages may have a counter that names the frame, and [`ASKED`]. Relaxed: the
+    /// epochs order it before the question.
+    groups: AtomicU32,
 }
 
+/// The question has begun.
+const ASKED: u32 = 1 << 31;
 const CORE_BITS: u32 = 9;
 const TIMES_BITS: u32 = 7;
 const _: () = assert!(percore::MAX_CORES < 1 << CORE_BITS && CONTENDED < 1 << TIMES_BITS);
 
 impl Mark {
     pub(super) const fn new() -> Self {
-        Self { last: AtomicU32::new(0), claimed: AtomicBool::new(false) }
+        Self { last: AtomicU32::new(0), groups: AtomicU32::new(0) }
+    }
+
+    /// Notes that the page in slot `at` may get a counter for the frame.
+    fn note(&self, at: usize) {
+        let group = Slots::<CounterPage, MOST>::group(at);
+        if self.groups.load(Ordering::Relaxed) & group == 0 {
+            self.groups.fetch_or(group, Ordering::Relaxed);
+        }
+    }
+
+    /// Asks the next piece of the question, by the groups and the slot where it goes on. Returns whether it
+    /// is not over.
+    fn ask(&self, piece: impl FnOnce(u32, usize) -> Option<usize>) -> bool {
+        let groups = self.groups.load(Ordering::Relaxed);
+        if groups == 0 {
+            return false;
+        }
+        let from = if groups & ASKED == 0 { 0 } else { self.last.load(Ordering::Relaxed) as usize };
+        let next = piece(groups, from);
+        if let Some(at) = next {
+            self.last.store(at as u32, Ordering::Relaxed);
+            self.groups.store(groups | ASKED, Ordering::Relaxed);
+        }
+        next.is_some()
     }
 
     /// Leaves the mark of this core. Returns whether another core's was there, not for the first times in

@@ -271,22 +271,22 @@ fn contending(pin: &Pinned, frame: FrameNum, counters: &ReadCounters) -> Place {
     place
 }
 
-/// Returns whether a read holds the frame. Exact once no core can take a new hold. Counts the question, and
-/// the cache lines that it looks at.
+/// Returns whether a read holds the frame, or may hold it. No core can take a new hold. Counts the question,
+/// and the cache lines that it looks at.
 pub(super) fn is_held(pin: &Pinned, frame: FrameNum) -> bool {
     // Acquire: partner of the Release in `drop`, as is the one of the tables.
     let is_in_word = page_refs::readers(frame).load(Ordering::Acquire) != 0;
-    let (is_held, others) = if is_in_word { (true, 0) } else { ask_others(frame) };
+    let (is_held, others) = if is_in_word { (true, 0) } else { ask_others(pin, frame) };
     counters::add(pin, Counter::ReadQueries, 1);
     counters::add(pin, Counter::ReadQueryLines, 1 + others as i64);
     is_held
 }
 
 /// Returns whether a process or a core counts a read of the frame, and how many cache lines that took.
-fn ask_others(frame: FrameNum) -> (bool, usize) {
+fn ask_others(pin: &Pinned, frame: FrameNum) -> (bool, usize) {
     match TABLES.get() {
         Some(tables) => tables.ask(name(frame)),
-        None => read_counters::ask(frame),
+        None => read_counters::ask(pin, frame),
     }
 }
 

@@ -7,5 +7,6 @@ pub(crate) mod locked;
 pub(crate) mod paygo;
 pub(crate) mod shared;
 pub(crate) mod sloppy;
+pub(crate) mod slots;
 pub(crate) mod snzi;
 pub(crate) mod uncounted;

@@ -8,5 +8,5 @@ mod counters;
 mod embedded;
 #[path = "../support/forgetful.rs"]
 mod forgetful;
-mod owner;
 mod skiplist;
+mod slots;

@@ -1,0 +1,196 @@
+//! The blocks in which users have local counters, in a table: what a question about one object looks
+//! through, while users come and go.
+//!
+//! A user is a process, and its block a page of [`ClaimedSet`](super::claimed::ClaimedSet)s. The host counts
+//! reads of the table by epochs: an *epoch passes* when every reader that was there before has gone.
+//!
+//! ```text
+//!   user      make block   insert     count ... count                                another user's block
+//!   slot      empty        the block                                      empty      the other block
+//!   tenant                 the user   used, unused, used ...   no user
+//!   sweep/end                                                  take away
+//!   epochs                                                          pass   remove   pass   free
+//! ```
+//!
+//! | a slot | becomes | by |
+//! |---|---|---|
+//! | empty | a block | the user that made it, by compare-and-swap |
+//! | a block | empty | the caller that is about to free it: it has no tenant, an epoch has passed since, and it counts nothing |
+//!
+//! | a [`Tenant`] | becomes | by |
+//! |---|---|---|
+//! | a user, used | the same, not used | the sweep |
+//! | a user, not used | the same, used | the user, when it counts |
+//! | a user, not used | none | the sweep |
+//! | a user | none | the user's end |
+//!
+//! 1. A user remembers its slot, not its block. So the sweep takes a block away from a user without a look
+//!    at the user, which may end meanwhile. A user that finds another's name in the block, or no block, has
+//!    none.
+//! 2. Each step out of a user's name is a compare-and-swap, so one caller takes a block away.
+//! 3. A block that a reader finds in its slot is not freed before the reader has gone: an epoch passes after
+//!    the slot is empty.
+//! 4. The question ([`Slots::ask`]) is asked when no reference to the object is taken any more, and no
+//!    counter claimed for it. So a slot that was looked at once needs no second look, whatever is there
+//!    later, and the question may be asked in pieces. It takes no lock and writes no slot.
+//! 5. A slot has one of 31 groups. A user notes its group in the object before it claims a counter, so the
+//!    question passes over the other groups.
+//!
+//! Orderings: `remove` is Release and `get` is Acquire. So a question that finds a slot empty is ordered
+//! after the last reference in the block that was there, as is one that finds the next block: `insert` is a
+//! read-modify-write and continues the release sequence of `remove`. Tenants are Relaxed: epochs lie between
+//! the last use of a block and its end.
+
+use core::ptr::{self, NonNull};
+
+use sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// A table of `N` blocks.
+#[derive(Debug)]
+pub struct Slots<B, const N: usize> {
+    slots: [AtomicPtr<B>; N],
+    /// A slot that may be the first empty one. Relaxed: a hint.
+    free: AtomicUsize,
+    /// All slots from here on were always empty. Relaxed: epochs lie between an insertion and a question.
+    end: AtomicUsize,
+}
+
+/// The groups of slots.
+const GROUPS: usize = 31;
+
+impl<B, const N: usize> Slots<B, N> {
+    /// Creates an empty table.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        let slots = [const { AtomicPtr::new(ptr::null_mut()) }; N];
+        Self { slots, free: AtomicUsize::new(0), end: AtomicUsize::new(0) }
+    }
+
+    /// Creates an empty table.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        let slots = core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
+        Self { slots, free: AtomicUsize::new(0), end: AtomicUsize::new(0) }
+    }
+
+    /// Puts a block into an empty slot and returns the slot's number, or `None` if there is no empty one.
+    pub fn insert(&self, block: NonNull<B>) -> Option<usize> {
+        let first = self.free.load(Ordering::Relaxed).min(N);
+        let at = (first..N).chain(0..first).find(|&at| self.put(at, block))?;
+        self.end.fetch_max(at + 1, Ordering::Relaxed);
+        self.free.store(at + 1, Ordering::Relaxed);
+        Some(at)
+    }
+
+    fn put(&self, at: usize, block: NonNull<B>) -> bool {
+        // Relaxed: the compare-and-swap decides.
+        self.slots.get(at).is_some_and(|slot| {
+            slot.load(Ordering::Relaxed).is_null()
+                && slot
+                    // Release: the block is seen as it was made.
+                    .compare_exchange(ptr::null_mut(), block.as_ptr(), Ordering::Release, Ordering::Relaxed)
+                    .is_ok()
+        })
+    }
+
+    /// Empties the slot of a block that has no tenant and no count, and that no user finds any more. The
+    /// block may be freed when an epoch has passed.
+    pub fn remove(&self, at: usize) {
+        if let Some(slot) = self.slots.get(at) {
+            // Release: see the module.
+            slot.store(ptr::null_mut(), Ordering::Release);
+            self.free.fetch_min(at, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the block in slot `at`.
+    #[inline]
+    pub fn get(&self, at: usize) -> Option<NonNull<B>> {
+        // Acquire: see the module.
+        NonNull::new(self.slots.get(at)?.load(Ordering::Acquire))
+    }
+
+    /// Returns slot `at`, which a user may keep and load by Acquire.
+    pub fn slot(&self, at: usize) -> Option<&AtomicPtr<B>> {
+        self.slots.get(at)
+    }
+
+    /// Returns a number above those of all blocks.
+    pub fn end(&self) -> usize {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bit of a slot's group in the groups of an object. Bit 31 means no group.
+    pub const fn group(at: usize) -> u32 {
+        1 << (at % GROUPS)
+    }
+
+    /// Looks at the slots of `groups` from `from` on, and returns the first slot whose block `has` a
+    /// reference to the object, or the one at which to go on after `most` slots. `None` means that the
+    /// object has no reference in any block, if the earlier pieces have reached `from`.
+    pub fn ask(
+        &self,
+        groups: u32,
+        from: usize,
+        most: usize,
+        mut has: impl FnMut(NonNull<B>) -> bool,
+    ) -> Option<usize> {
+        let mut asked = (from..self.end()).filter(|&at| groups & Self::group(at) != 0);
+        let found = asked.by_ref().take(most).find(|&at| self.get(at).is_some_and(&mut has));
+        found.or_else(|| asked.next())
+    }
+}
+
+#[cfg(not(loom))]
+impl<B, const N: usize> Default for Slots<B, N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The user that counts in a block, and whether it has since the last sweep.
+#[derive(Debug)]
+pub struct Tenant(AtomicUsize);
+
+const USED: usize = 1;
+
+impl Tenant {
+    /// Creates the word of a block of `user`, an even number other than 0. The next sweep leaves it alone.
+    pub fn new(user: usize) -> Self {
+        Self(AtomicUsize::new(user | USED))
+    }
+
+    /// Returns whether the block is that of `user`, which is about to count there.
+    #[inline]
+    pub fn is(&self, user: usize) -> bool {
+        let value = self.0.load(Ordering::Relaxed);
+        value == user | USED || self.mark_used(value, user)
+    }
+
+    #[cold]
+    fn mark_used(&self, value: usize, user: usize) -> bool {
+        value == user && self.change(user, user | USED)
+    }
+
+    /// Takes the block from its user if that has not counted there since the last sweep. Returns whether it
+    /// did: the caller then frees the block, some epochs later.
+    pub fn sweep(&self) -> bool {
+        let value = self.0.load(Ordering::Relaxed);
+        if value & USED != 0 {
+            self.change(value, value & !USED);
+            return false;
+        }
+        value != 0 && self.change(value, 0)
+    }
+
+    /// Takes the block from `user`, which ends or does not need it. Returns whether it was the user's until
+    /// now: the caller then frees the block, some epochs later.
+    pub fn end(&self, user: usize) -> bool {
+        // Only the user sets the bit, and does not any more.
+        self.change(user | USED, 0) || self.change(user, 0)
+    }
+
+    fn change(&self, from: usize, to: usize) -> bool {
+        self.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
