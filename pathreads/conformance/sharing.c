@@ -1018,6 +1018,10 @@ static void use_own(unsigned round) {
     NEED(munmap(at + page, 98 * page) == 0);
     NEED(at[0] == number + 1 && at[100 * page] == number + 1);
     NEED(mprotect(next, page, PROT_READ) == 0 && next[0] == number + 1 && next[50 * page] == number + 1);
+    NEED(mprotect(next, 60 * page, PROT_NONE) == 0 && mprotect(next, 2 * page, PROT_READ | PROT_WRITE) == 0);
+    NEED(next[0] == number + 1 && next[100 * page] == number + 1);
+    NEED(madvise(next + 90 * page, 20 * page, MADV_DONTNEED) == 0 && next[100 * page] == 0);
+    NEED(next[150 * page] == number + 1 && next[1] == 0);
     NEED(munmap(at, pages * page) == 0 && munmap(next, pages * page) == 0);
 }
 

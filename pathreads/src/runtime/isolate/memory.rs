@@ -100,6 +100,7 @@ pub extern "C" fn call(frame: &mut Frame) -> Then {
         nr::MMAP => own::map(arguments).map_or_else(|| map_for_program(arguments), Ok),
         nr::MUNMAP if own::unmap(a, b) => Ok(0),
         nr::MUNMAP => unmap(a, b),
+        nr::MPROTECT if own::protect(a, b, c) => Ok(0),
         nr::MPROTECT => protect(a, b, c),
         nr::MREMAP => resize(arguments),
         nr::BRK => Ok(set_heap_end(a)),

@@ -1,6 +1,6 @@
-//! Memory that one member alone has, in its own part of the arena: it is mapped and unmapped without the
-//! lock of all memory (`pathreads::parts`), so members that do so do not wait for each other's calls of
-//! Linux.
+//! Memory that one member alone has, in its own part of the arena: it is mapped, changed and unmapped
+//! without the lock of all memory (`pathreads::parts`), so members that do so do not wait for each other's
+//! calls of Linux.
 //!
 //! 1. *A member changes here only addresses that are free, or mapped by no other member*, and that lie in its
 //!    part. Free addresses there are given by itself, or under the lock. So those that are changed side by
@@ -18,7 +18,7 @@ use pathreads::{page_end, parts, requests};
 
 use super::{IN_RECORD, Linux, SYNCED, blocks, control, fork, map_here, me, memory, punch, reservations};
 use super::{snapshots, unmap_here};
-use crate::sys::{MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE};
+use crate::sys::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, nr};
 
 /// Runs `f` if this member may change its own memory without the lock. Signals are blocked.
 fn inside<R>(f: impl FnOnce() -> Option<R>) -> Option<R> {
@@ -94,7 +94,7 @@ pub fn map(arguments: [u64; 6]) -> Option<u64> {
         map_here(&region).ok()?;
         let added = with_table(|record| {
             record.add(region).ok()?;
-            requests::note_announced(&SYNCED, requests::announce(&control().version));
+            announce();
             Some(start)
         });
         if added.is_none() {
@@ -104,17 +104,22 @@ pub fn map(arguments: [u64; 6]) -> Option<u64> {
     })
 }
 
+/// Returns whether memory of the program is mapped by no other member.
+fn is_own(region: &Region) -> bool {
+    let only = Members::only(me());
+    region.file == NO_FILE && !region.is_private && region.holders.and_all(only) == only
+}
+
+/// Returns the end of a range in this member's part.
+fn end_in_part(start: u64, length: u64) -> Option<u64> {
+    let [from, to] = memory::own_part();
+    let end = memory::range(start, length).ok()?;
+    (length > 0 && from <= start && end <= to).then_some(end)
+}
+
 /// Unmaps memory in this member's part, if it alone has that, as `munmap` does. Returns whether it did.
 pub fn unmap(start: u64, length: u64) -> bool {
-    let [from, to] = memory::own_part();
-    let Ok(end) = memory::range(start, length) else { return false };
-    if length == 0 || start < from || end > to {
-        return false;
-    }
-    let only = Members::only(me());
-    let is_own = |region: &Region| {
-        region.file == NO_FILE && !region.is_private && region.holders.and_all(only) == only
-    };
+    let Some(end) = end_in_part(start, length) else { return false };
     let unmap = || {
         let mut next = with_table(|record| {
             let is_possible = record.touched(start, end).all(is_own);
@@ -137,4 +142,42 @@ fn take_first(record: &mut Record, start: u64, end: u64) -> Option<Region> {
     let region = *record.touched(start, end).next()?;
     record.remove(region.start, region.end);
     Some(region)
+}
+
+/// Changes the rights of memory in this member's part, if it alone has that, as `mprotect` does. Returns
+/// whether it did.
+pub fn protect(start: u64, length: u64, rights: u64) -> bool {
+    let Some(end) = end_in_part(start, length).filter(|_| rights & !memory::RIGHTS == 0) else {
+        return false;
+    };
+    let only = Members::only(me());
+    let protect = || {
+        with_table(|record| {
+            let is_mapped = |region: &Region| is_own(region) && region.holders == only;
+            let is_possible = record.covers(start, end) && record.touched(start, end).all(is_mapped);
+            is_possible.then(|| record.divide(start, end).ok()).flatten()
+        })?;
+        // Errors are found again under the lock.
+        // SAFETY: the memory is the program's.
+        unsafe { sys::call(nr::MPROTECT, [start, end - start, rights]) }.ok()?;
+        with_table(|record| {
+            let mut is_more = false;
+            record.change(start, end, |region| {
+                is_more |= rights & !region.rights != 0;
+                (region.rights, region.current) = (rights, only);
+            });
+            record.join(start, end);
+            if is_more {
+                announce();
+            }
+        });
+        Some(())
+    };
+    inside(protect).is_some()
+}
+
+/// Notes that members may have less than is recorded. This member has what changed, and the lock of the
+/// table.
+fn announce() {
+    requests::note_announced(&SYNCED, requests::announce(&control().version));
 }
