@@ -415,6 +415,101 @@ static void *take_in_order(void *number) {
     return NULL;
 }
 
+// One thread handles a signal and blocks another one meanwhile, which the other thread has open.
+static volatile int is_over;
+static volatile sig_atomic_t others_count, late;
+static pthread_t handler_of_both;
+static void count_other(int signal) {
+    (void)signal;
+    others_count++;
+    sem_post(&taken);
+}
+
+static void wait_for_other(int signal) {
+    (void)signal;
+    struct timespec now, begin;
+    int before = count;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    sem_post(&ready);
+    // The first thread sends the other signal. It comes to this one before the handler, or to the other one.
+    do clock_gettime(CLOCK_MONOTONIC, &now);
+    while (others_count == before && now.tv_sec - begin.tv_sec < 20);
+    late += others_count == before;
+}
+
+static void *have_both_open(void *unused) {
+    set_mask(SIG_UNBLOCK, SIGUSR1, SIGUSR2);
+    sem_post(&ready);
+    while (!is_over) sched_yield();
+    set_mask(SIG_BLOCK, SIGUSR1, SIGUSR2);
+    return unused;
+}
+
+static void *have_other_open(void *unused) {
+    set_mask(SIG_UNBLOCK, SIGUSR2, 0);
+    sem_post(&ready);
+    while (!is_over) sched_yield();
+    set_mask(SIG_BLOCK, SIGUSR2, 0);
+    return unused;
+}
+
+static void a_signal_that_a_handler_blocks_is_anothers(void) {
+    block_all();
+    struct sigaction action = {.sa_handler = wait_for_other};
+    sigaddset(&action.sa_mask, SIGUSR2);
+    NEED(sigaction(SIGUSR1, &action, NULL) == 0 && signal(SIGUSR2, count_other) != SIG_ERR);
+    handler_of_both = start(have_both_open, NULL);
+    pthread_t other = start(have_other_open, NULL);
+    until(&ready);
+    until(&ready);
+    for (int i = 0; i < 300 && !late; i++) {
+        count = others_count;
+        NEED(pthread_kill(handler_of_both, SIGUSR1) == 0);
+        for (volatile int spin = i * 37 % 3000; spin > 0; spin--) {
+        }
+        NEED(kill(getpid(), SIGUSR2) == 0);
+        until(&ready);
+        until(&taken);
+        // One that came before the handler began.
+        if (others_count == count) continue;
+    }
+    is_over = 1;
+    finish(handler_of_both);
+    finish(other);
+    SAY("%d late\n", late);
+}
+
+// The thread that waits may have no signal pending for a while. What was sent before is not lost.
+static void *take_sent(void *unused) {
+    sigset_t set = set_of(SIGRTMIN, SIGRTMIN + 1);
+    waiting = gettid();
+    sem_post(&ready);
+    until(&taken);
+    for (int i = 0; i < 40; i++) {
+        siginfo_t information;
+        NEED(sigwaitinfo(&set, &information) > 0);
+        count += information.si_value.sival_int;
+    }
+    return unused;
+}
+
+static void a_signal_waits_for_room(void) {
+    struct rlimit limit, none;
+    block_all();
+    pthread_t thread = start(take_sent, NULL);
+    until(&ready);
+    for (int i = 0; i < 40; i++) NEED(sigqueue(getpid(), SIGRTMIN + i % 2, (union sigval){.sival_int = i}) == 0);
+    NEED(getrlimit(RLIMIT_SIGPENDING, &limit) == 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    NEED(syscall(SYS_prlimit64, waiting, RLIMIT_SIGPENDING, &none, NULL) == 0);
+    sem_post(&taken);
+    for (int i = 0; i < 2000; i++) sched_yield();
+    // It may have ended.
+    NEED(syscall(SYS_prlimit64, waiting, RLIMIT_SIGPENDING, &limit, NULL) == 0 || errno == ESRCH);
+    finish(thread);
+    SAY("%d\n", count);
+}
+
 static void queued_signals_come_in_order(void) {
     block_all();
     for (int is_ready = 0; is_ready < 2; is_ready++) {
@@ -563,6 +658,6 @@ RULES(RULE(a_thread_waits_for_the_processes), RULE(any_of_several_threads_takes_
       RULE(a_thread_that_ends_takes_no_signal_with_it), RULE(the_only_thread_that_has_it_open_handles_it),
       RULE(the_first_thread_blocks_it_last), RULE(a_signal_to_oneself_comes_at_once), RULE(calls_open_a_signal_while_they_wait),
       RULE(a_thread_waits_for_ends_of_children), RULE(a_timer_is_the_processes), RULE(signals_say_what_they_said),
-      RULE(queued_signals_come_in_order), RULE(queued_signals_are_handled_in_order), RULE(another_process_sends_one),
+      RULE(a_signal_that_a_handler_blocks_is_anothers), RULE(a_signal_waits_for_room), RULE(queued_signals_come_in_order), RULE(queued_signals_are_handled_in_order), RULE(another_process_sends_one),
       RULE(the_first_thread_may_be_gone), RULE(a_signal_to_the_group_comes_once), RULE(what_is_pending),
       RULE(what_none_takes_stays_pending), RULE(a_child_gets_its_own))

@@ -22,6 +22,7 @@ macro_rules! atomics {
 
 pub mod block;
 pub mod chunk;
+pub mod delivery;
 pub mod elf;
 pub mod functions;
 pub mod kept;

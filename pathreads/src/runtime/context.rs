@@ -14,7 +14,7 @@ use crate::entry::{
     Frame, RESTARTED, address, before_perform, deliver_taken, finish, last_jump, peek_first, peek_second,
     peeked, perform_call, perform_checked, perform_prepared_again, perform_restarted, performed,
     sent_at_finish, signal_stubs, stored, trap_call, trap_called, user_cleared, user_clearing, user_copied,
-    user_copying, user_touched, user_touching,
+    user_copying, user_touched, user_touching, ways_end,
 };
 use crate::isolate::{self, faults};
 use crate::sigaction;
@@ -55,6 +55,12 @@ pub struct Context {
 }
 
 impl Context {
+    /// Returns the signals that were blocked where a request came, and whether that was in a stub: those are
+    /// the handler's.
+    pub fn blocked(&self) -> (u64, bool) {
+        (self.mask, (address(&signal_stubs)..address(&ways_end)).contains(&self.rip))
+    }
+
     /// Returns the pointer of the stack that was interrupted.
     pub fn stack_pointer(&self) -> u64 {
         self.rsp
@@ -153,8 +159,10 @@ pub const IS_FAULT: u32 = 2;
 pub extern "C" fn show_program(context: &mut Context, information: &mut Information, prepared: u64) -> u32 {
     let signal = information.signal;
     let kind = if faults::are_blocked_in_stub(signal) { IS_FAULT } else { 0 };
+    isolate::signals::begin_stub();
     if is_answered(context, information) || isolate::is_copy(information) {
         isolate::calls::go_on_preparing(prepared);
+        isolate::signals::end_stub();
         return kind;
     }
     show(context, information, prepared);

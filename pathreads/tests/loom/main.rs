@@ -7,6 +7,7 @@
 
 mod blocks;
 mod chunks;
+mod delivery;
 mod kept;
 mod member_reservations;
 mod parts;

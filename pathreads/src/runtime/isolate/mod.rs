@@ -648,7 +648,8 @@ fn with_others_stopped<R>(f: impl FnOnce() -> R) -> R {
 
 /// Handles SIGSTKFLT.
 pub extern "C" fn on_request(_: u64, _: &context::Information, context: &mut context::Context) {
-    serve(context.stack_pointer());
+    let (mask, is_in_stub) = context.blocked();
+    signals::serving(is_in_stub, mask, || serve(context.stack_pointer()));
     calls::IS_ASKED.store(1, Ordering::Relaxed);
     context::prepare_again(context);
 }

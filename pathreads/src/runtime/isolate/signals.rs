@@ -4,30 +4,20 @@
 //! The leader's own thread gets what it has open, or waits for, from the kernel. The rest is given to other
 //! members by the *courier*, a real thread of the leader in the runtime's code, with all signals blocked.
 //! Each member writes the set that it takes to `open` in the control area: what it does not block, and what
-//! a call waits for or unblocks for its own time.
+//! a call waits for or unblocks for its own time. The words, and who changes them, are those of
+//! `pathreads::delivery`, which has a loom model.
 //!
-//! | `rests` | the courier | becomes |
-//! |---|---|---|
-//! | [`AWAKE`] | looks at the sets, or gives signals | resting, by itself |
-//! | [`RESTS`] | sleeps until a signal of `watched` is pending in the process, or until it is called | awake, by itself or by a call; later, by the leader |
-//! | [`LATER`] | is called, and looks after [`DELAY`] | awake, by itself or by a call |
-//!
-//! | a member's `open` | it | becomes |
-//! |---|---|---|
-//! | without [`CLAIMED`] | may change its set | claimed, by the courier, if it has the signal |
-//! | with [`CLAIMED`] | gets a signal, and waits for it before its set loses any | not claimed, by itself when it has queued that ([`take_carried`]), or by the courier when there is none |
-//!
-//! 1. *No member waits unseen.* A member writes its set and then reads `watched` and `rests`. The courier
-//!    writes those and then reads the sets. One of the two sees the other (both SeqCst).
-//! 2. *A signal leaves the process only for a member that is claimed.* So a signal that none takes stays
-//!    pending there, in order, where `sigpending` and `execve` find it.
+//! 1. *A signal leaves the process only for a member that is claimed.* So one that none takes stays pending
+//!    there, in order, where `sigpending` and `execve` find it.
+//! 2. *A signal that comes to a member too late is another one's*, or the process's again: the member has
+//!    begun a handler, and blocks it. One for which a member has no room is the courier's, which tries again.
 //! 3. *A member queues a signal to itself*, as an answer to a request: the kernel lets it keep all that the
 //!    signal says. One from `kill` gets a [`MARK`], because copies that a member has of what is sent to the
 //!    whole group are dropped (`super::is_copy`).
 //! 4. *A wait takes one signal.* With it `sigtimedwait` ends, so the member's set loses what it waits for. A
 //!    signal that the thread does not block may be ignored, and ends no wait.
 //! 5. *The sets follow the kernel's mask* at calls, at the begin of a handler and at its end. A signal that
-//!    is claimed at the moment at which a handler begins may wait until that returns.
+//!    comes within the first instructions of a handler may wait until that returns.
 //! 6. *A pending signal comes at once.* A thread that unblocks signals, or that waits with a time, first has
 //!    the courier look ([`look`]): POSIX promises one of them before the call returns.
 //! 7. *A signal that a thread was given and did not take goes back to the process*, when its call or the
@@ -36,9 +26,10 @@
 //! The courier and the watcher begin together, so a program with one thread has neither, and no sets.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use abi::Errno;
+use pathreads::delivery::{self, AWAKE, CLAIMED};
 use pathreads::record::{MOST_MEMBERS, Members};
 
 use super::helpers::{self, What};
@@ -63,21 +54,18 @@ const SIGSTOP: u64 = 19;
 /// SIGTSTP, SIGTTIN and SIGTTOU.
 const STOPS: [u64; 3] = [20, 21, 22];
 
-/// Says in a member's set that it is about to get a signal. SIGKILL is in no set.
-const CLAIMED: u64 = bit(SIGKILL);
+// No set has this signal.
+const _: () = assert!(CLAIMED == bit(SIGKILL));
 
 /// The signals that the courier gives.
 const GIVABLE: u64 = !(NEVER_BLOCKED | bit(SIGKILL) | bit(SIGSTOP));
 
+/// The real-time signals, of which several of a number may be pending. Given back, one would come after those
+/// that were sent later. So they are refused by no handler, and wait until that returns.
+const IN_ORDER: u64 = u64::MAX << 31;
+
 /// The signals that are blocked while a call that has waited ends: all that may be.
 pub static MOST: u64 = !NEVER_BLOCKED;
-
-const AWAKE: u32 = 0;
-const RESTS: u32 = 1;
-const LATER: u32 = 2;
-/// The bits of the state, and one look.
-const STATE: u32 = 3;
-const NEXT: u32 = 4;
 
 /// The time after which the courier looks when the leader has blocked signals, in nanoseconds. Most are
 /// unblocked before: a C library blocks all while it makes a thread.
@@ -99,6 +87,21 @@ pub struct Courier {
     watched: AtomicU64,
     /// The information of the signal that a member is asked to queue. Written under the lock.
     carried: UnsafeCell<[u64; WORDS]>,
+    /// The answer: [`TAKEN`] and others.
+    answer: AtomicU32,
+}
+
+/// The member has queued the signal, or ignores it.
+const TAKEN: u32 = 0;
+/// It blocks the signal now.
+const REFUSED: u32 = 1;
+/// No more signals may be pending.
+const NO_ROOM: u32 = 2;
+
+impl Courier {
+    fn words(&self) -> delivery::Courier<'_> {
+        delivery::Courier { rests: &self.rests, watched: &self.watched }
+    }
 }
 
 /// Whether there is a courier. Only then sets are kept.
@@ -178,9 +181,7 @@ pub fn begin_process() {
 /// Writes this member's set.
 fn publish(open: u64) {
     let open = open & GIVABLE;
-    let replace = |old: u64| Some(open | old & CLAIMED);
-    let Ok(old) = open_of(me()).fetch_update(Ordering::SeqCst, Ordering::Relaxed, replace) else { return };
-    call_courier(old, open);
+    call_courier(delivery::publish(open_of(me()), open), open);
 }
 
 /// Writes this member's set when it has got the signal for which it is claimed. Requests are answered
@@ -188,75 +189,39 @@ fn publish(open: u64) {
 #[inline(never)]
 fn publish_unclaimed(open: u64) {
     let open = open & GIVABLE;
-    let (word, pending) = (open_of(me()), &control().members[me()].pending);
-    let mut old = word.load(Ordering::Relaxed);
-    loop {
-        let is_free = old & CLAIMED == 0 || old & GIVABLE & !open == 0;
-        let new = open | old & CLAIMED;
-        if is_free && word.compare_exchange(old, new, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-            return call_courier(old, open);
-        }
-        if !is_free {
-            wait(pending, 0, MILLISECOND);
-        }
-        // Acquire pairs with the release in `take_carried`.
-        old = word.load(Ordering::Acquire);
-    }
+    let pending = &control().members[me()].pending;
+    let old = delivery::publish_unclaimed(open_of(me()), open, || wait(pending, 0, MILLISECOND));
+    call_courier(old, open);
 }
 
 /// Wakes the courier if it has to look at this member's set, which has just changed.
 fn call_courier(old: u64, open: u64) {
-    let unwatched = GIVABLE & !control().courier.watched.load(Ordering::SeqCst);
-    if me() == 0 {
-        if old & !open & unwatched != 0 {
-            wake_courier(LATER);
-        }
-    } else if open & unwatched & !open_of(0).load(Ordering::SeqCst) != 0 {
-        wake_courier(AWAKE);
+    let words = control().courier.words();
+    if let Some(to) = delivery::call_after(words, open_of(0), me() == 0, old & GIVABLE, open) {
+        wake_courier(to);
     }
 }
 
 /// Wakes the courier. Returns the number of the look that it takes then, unless it is awake.
 fn wake_courier(to: u32) -> Option<u32> {
     let rests = &control().courier.rests;
-    let value = rests.load(Ordering::SeqCst);
-    let (look, state) = (value & !STATE, value & STATE);
-    if state == AWAKE || state == to {
-        return None;
-    }
+    let rouse = || {
+        let courier = u64::from(control().courier.thread.load(Ordering::Relaxed));
+        let _ = harmless!(nr::TGKILL, u64::from(leader()), courier, SIGSTKFLT);
+    };
     // A handler between the two might not come back here: the program makes its call again after it.
-    sys::with_signals_blocked(|| {
-        rests.compare_exchange(value, look | to, Ordering::SeqCst, Ordering::Relaxed).ok()?;
-        if state == RESTS {
-            let courier = u64::from(control().courier.thread.load(Ordering::Relaxed));
-            let _ = harmless!(nr::TGKILL, u64::from(leader()), courier, SIGSTKFLT);
-        } else {
-            super::wake(rests);
-        }
-        Some(look)
-    })
+    sys::with_signals_blocked(|| delivery::call(rests, to, rouse, || super::wake(rests)))
 }
 
 /// Has the courier look, if this member now takes signals of this set that the leader does not: those that
 /// are pending come before this returns. Requests are answered meanwhile.
 #[inline(never)]
 fn look(opened: u64) {
-    if me() == 0 || opened & GIVABLE & !open_of(0).load(Ordering::SeqCst) == 0 {
+    if me() == 0 || opened & GIVABLE & !open_of(0).load(Ordering::Relaxed) == 0 {
         return;
     }
     let rests = &control().courier.rests;
-    let mut look = None;
-    loop {
-        look = look.or_else(|| wake_courier(AWAKE));
-        // Acquire pairs with the release in `work`.
-        let value = rests.load(Ordering::Acquire);
-        if look.is_some_and(|look| look != value & !STATE) {
-            return;
-        }
-        if look.is_some() || value & STATE == AWAKE {
-            wait(rests, value, MILLISECOND);
-        }
-    }
+    delivery::look(rests, || wake_courier(AWAKE), |value| wait(rests, value, MILLISECOND));
 }
 
 /// Notes a call that changes the set of blocked signals, before it is made. Not inlined, because Go makes
@@ -341,7 +306,7 @@ pub extern "C" fn end_wait(frame: &mut Frame) {
             frame.again = frame.call[0];
         }
     }
-    pass_on(false);
+    pass_on(MASK.load(Ordering::Relaxed));
 }
 
 /// Makes a call that takes a signal again, without waiting.
@@ -382,12 +347,42 @@ pub fn shown_result(frame: &Frame, result: u64) -> u64 {
     }
 }
 
-/// Begins a handler of the program: a call that waits has ended, and more signals are blocked.
+/// Whether this member begins a handler, and has not noted which signals that blocks.
+static BEGINS: AtomicBool = AtomicBool::new(false);
+
+/// The signals that the handler blocks that a request has interrupted at its begin.
+static BLOCKED_BY_STUB: AtomicU64 = AtomicU64::new(0);
+
+/// Begins to show the program to a handler.
+pub fn begin_stub() {
+    BEGINS.store(true, Ordering::Relaxed);
+}
+
+/// Serves requests by `f` where these signals are blocked, in a stub or elsewhere.
+pub fn serving(is_in_stub: bool, mask: u64, f: impl FnOnce()) {
+    let is_early = is_in_stub || BEGINS.load(Ordering::Relaxed);
+    BLOCKED_BY_STUB.store(if is_early { mask } else { 0 }, Ordering::Relaxed);
+    f();
+    BLOCKED_BY_STUB.store(0, Ordering::Relaxed);
+}
+
+/// Ends the work of a stub, when the signal is not for the program.
+pub fn end_stub() {
+    BEGINS.store(false, Ordering::Relaxed);
+}
+
+/// Begins a handler of the program: a call that waits has ended, and more signals are blocked. Those of them
+/// that this member was given before are another one's.
 pub fn begin_handler() {
     if keeps_set() {
         WAITS.store(NO_WAIT, Ordering::Relaxed);
         note(sys::block(0));
+        end_stub();
+        if GIVEN.load(Ordering::Relaxed) != 0 {
+            sys::with_signals_blocked(|| pass_on(MASK.load(Ordering::Relaxed) & !IN_ORDER));
+        }
     }
+    end_stub();
 }
 
 /// Ends a handler of the program, which has left this set of blocked signals. All are blocked until that is
@@ -401,12 +396,12 @@ pub extern "C" fn end_handler(mask: u64) {
 pub fn end_thread() {
     if keeps_set() {
         publish_unclaimed(0);
-        pass_on(true);
+        pass_on(u64::MAX);
     }
 }
 
-/// Gives back what this member was given, and has blocked now or does not take any more. Signals are blocked.
-fn pass_on(is_end: bool) {
+/// Gives back what this member was given of these signals, and has not taken. Signals are blocked.
+fn pass_on(blocked: u64) {
     if GIVEN.load(Ordering::Relaxed) == 0 {
         return;
     }
@@ -414,7 +409,6 @@ fn pass_on(is_end: bool) {
     let _ = harmless!(nr::SIGPENDING, &raw mut pending as u64, 8);
     let given = GIVEN.load(Ordering::Relaxed) & pending;
     GIVEN.store(given, Ordering::Relaxed);
-    let blocked = if is_end { u64::MAX } else { MASK.load(Ordering::Relaxed) };
     for signal in (1..=64).filter(|signal| given & blocked & bit(*signal) != 0) {
         while pass_one_on(signal) {}
     }
@@ -427,10 +421,12 @@ fn pass_one_on(signal: u64) -> bool {
     let information = Information::of(words);
     if information.is_given() {
         super::prepare_stack();
-        super::locked(|_| carry(0, signal, words));
+        while super::locked(|_| carry(0, signal, words)) == NO_ROOM {
+            pause();
+        }
     } else if !super::is_copy(&information) {
         // A copy would keep the kernel from queueing one that is given.
-        queue(signal, &words, nr::TGSIGQUEUEINFO);
+        let _ = queue(signal, &words, nr::TGSIGQUEUEINFO);
         return false;
     }
     true
@@ -440,31 +436,42 @@ fn pass_one_on(signal: u64) -> bool {
 pub fn take_carried(signal: u64) {
     // SAFETY: the one that asks has the lock, and waits for the answer.
     let information = unsafe { &*control().courier.carried.get() };
+    let answer_as = |answer: u32| control().courier.answer.store(answer, Ordering::Relaxed);
     if me() == 0 {
-        return queue(signal, information, nr::SIGQUEUEINFO);
+        let is_full = queue(signal, information, nr::SIGQUEUEINFO) == Err(Errno::EAGAIN);
+        return answer_as(if is_full { NO_ROOM } else { TAKEN });
     }
-    queue(signal, information, nr::TGSIGQUEUEINFO);
-    GIVEN.fetch_or(bit(signal), Ordering::Relaxed);
-    let mask = MASK.load(Ordering::Relaxed);
-    // Release pairs with the acquire in `publish_unclaimed`.
-    if WAITS.load(Ordering::Relaxed) == TAKES && mask & bit(signal) != 0 {
-        open_of(me()).store(!mask & GIVABLE, Ordering::Release);
-    } else {
-        // It may be ignored, and the wait goes on.
-        open_of(me()).fetch_and(!CLAIMED, Ordering::Release);
+    let (set, mask) = (open_of(me()), MASK.load(Ordering::Relaxed));
+    let answer = match () {
+        () if is_refused(set, bit(signal) & !IN_ORDER) => REFUSED,
+        () if queue(signal, information, nr::TGSIGQUEUEINFO) == Err(Errno::EAGAIN) => NO_ROOM,
+        () => TAKEN,
+    };
+    answer_as(answer);
+    let ends_wait = WAITS.load(Ordering::Relaxed) == TAKES && mask & bit(signal) != 0;
+    if answer == TAKEN {
+        GIVEN.fetch_or(bit(signal), Ordering::Relaxed);
     }
+    // Otherwise it may be ignored, and the wait goes on.
+    delivery::end_claim(set, (answer == TAKEN && ends_wait).then_some(!mask & GIVABLE));
+}
+
+/// Returns whether this member has begun a handler that blocks a signal for which it is claimed.
+fn is_refused(set: &AtomicU64, signal: u64) -> bool {
+    let blocked = BLOCKED_BY_STUB.load(Ordering::Relaxed);
+    signal != 0 && (!delivery::accepts(set, signal) || blocked & signal != 0)
 }
 
 /// Sends a signal to this process, or to its one thread.
 #[inline(never)]
-fn queue(signal: u64, information: &[u64; WORDS], number: u64) {
+fn queue(signal: u64, information: &[u64; WORDS], number: u64) -> Result {
     let mut whole = [0_u64; 16];
     whole[..WORDS].copy_from_slice(information);
     let (own, at) = (u64::from(own_thread()), whole.as_ptr() as u64);
-    let _ = match number {
+    match number {
         nr::SIGQUEUEINFO => harmless!(number, own, signal, at),
         _ => harmless!(number, own, own, signal, at),
-    };
+    }
 }
 
 /// Takes a signal that is pending here, and returns what it says.
@@ -477,12 +484,20 @@ fn take(signal: u64) -> Result<[u64; WORDS]> {
     Ok(words)
 }
 
-/// Has a member queue a signal. The lock is held.
-fn carry(member: usize, signal: u64, information: [u64; WORDS]) {
+/// Has a member queue a signal. The lock is held. Returns the answer.
+fn carry(member: usize, signal: u64, information: [u64; WORDS]) -> u32 {
     let marked = Information::of(information).marked(member != 0);
     // SAFETY: the lock is held, and no member is asked.
     unsafe { control().courier.carried.get().write(marked.words()) };
     super::request(Members::NONE.with(member), Request::Queue { signal });
+    // The member wrote it before its answer to the request.
+    control().courier.answer.load(Ordering::Relaxed)
+}
+
+/// Waits for others to take signals: no more may be pending.
+fn pause() {
+    let time = [0, MILLISECOND];
+    let _ = harmless!(nr::NANOSLEEP, time.as_ptr() as u64, 0);
 }
 
 /// Makes a signal that a thread sends to its process one to itself, if it has that open: it comes before the
@@ -611,29 +626,15 @@ pub fn begin() {
 /// Gives signals.
 extern "C" fn work() -> ! {
     sys::block_all();
-    let Courier { rests, watched, .. } = &control().courier;
+    let courier = control().courier.words();
     let mut look = 0_u32;
     loop {
-        let wanted = wanted();
-        watched.store(wanted, Ordering::SeqCst);
-        rests.store(look | RESTS, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        // A set that has changed before is seen here. Another one's member sees that the courier rests.
-        if self::wanted() & !wanted == 0 {
-            rest(wanted);
-        }
-        let value = rests.load(Ordering::SeqCst);
-        if value & STATE == LATER {
-            wait(rests, value, DELAY);
-        }
-        rests.store(look | AWAKE, Ordering::SeqCst);
+        let wake = || super::wake(courier.rests);
+        delivery::rest(courier, look, wanted, wake, rest, |value| wait(courier.rests, value, DELAY));
         // The signal of the call, if that was one.
         let _ = take(SIGSTKFLT);
         give_pending();
-        look = look.wrapping_add(NEXT);
-        // SeqCst is a release, too, which pairs with the acquire in `look`.
-        rests.store(look | AWAKE, Ordering::SeqCst);
-        super::wake(rests);
+        look = delivery::end_look(courier.rests, look);
     }
 }
 
@@ -642,8 +643,8 @@ fn wanted() -> u64 {
     if thread::is_ending() {
         return 0;
     }
-    let leaders = open_of(0).load(Ordering::SeqCst);
-    let of_others = members().fold(0, |all, member| all | open_of(member).load(Ordering::SeqCst));
+    let leaders = delivery::seen(open_of(0));
+    let of_others = members().fold(0, |all, member| all | delivery::seen(open_of(member)));
     let wanted = of_others & !leaders & GIVABLE;
     wanted & !stops_in(wanted)
 }
@@ -682,19 +683,34 @@ fn give_pending() {
         let _ = harmless!(nr::SIGPENDING, &raw mut pending as u64, 8);
     }
     for signal in (1..=64).filter(|signal| pending & wanted & bit(*signal) != 0) {
-        super::with_record(|_| give(signal));
+        let mut taken = super::with_record(|_| give(signal, None));
+        while taken.is_some() {
+            pause();
+            taken = super::with_record(|_| give(signal, taken));
+        }
     }
 }
 
-/// Gives a signal to a member that takes it. The lock is held, so no member leaves.
-fn give(signal: u64) {
-    let claim = |set: u64| (set & bit(signal) != 0 && set & CLAIMED == 0).then_some(set | CLAIMED);
-    let is_claimed =
-        |member: &usize| open_of(*member).fetch_update(Ordering::SeqCst, Ordering::Relaxed, claim).is_ok();
-    let Some(member) = members().filter(|_| !thread::is_ending()).find(is_claimed) else { return };
-    match take(signal) {
-        Ok(information) => carry(member, signal, information),
-        // The leader's thread took it.
-        Err(_) => _ = open_of(member).fetch_and(!CLAIMED, Ordering::Release),
+/// Gives a signal to a member that takes it, or back to the process if it is taken from there. The lock is
+/// held, so no member leaves. Returns the signal if there is no room for it.
+fn give(signal: u64, mut taken: Option<[u64; WORDS]>) -> Option<[u64; WORDS]> {
+    let is_claimed = |member: &usize| delivery::claim(open_of(*member), bit(signal));
+    // Each is asked once: one that begins a handler refuses until its set says so.
+    for member in members().filter(|_| !thread::is_ending()).filter(is_claimed) {
+        let Some(information) = taken.or_else(|| take(signal).ok()) else {
+            // The leader's thread took it.
+            delivery::end_claim(open_of(member), None);
+            return None;
+        };
+        match carry(member, signal, information) {
+            TAKEN => return None,
+            REFUSED => taken = Some(information),
+            _ => return Some(information),
+        }
     }
+    // A thread that waits for it finds it in its process.
+    taken.filter(|information| {
+        let marked = Information::of(*information).marked(false).words();
+        queue(signal, &marked, nr::SIGQUEUEINFO) == Err(Errno::EAGAIN)
+    })
 }
