@@ -239,6 +239,9 @@ mod tests {
         assert_eq!(Ours::Ratio("a", "b", 1).value(&curves), Some(2.0));
         assert_eq!(Ours::LastRatio("a", "b").value(&curves), Some(100.0));
         assert_eq!(Ours::Value("b", 80).value(&curves), Some(4.0));
+        let curves: Vec<Curve> = curves.into_iter().chain([curve("c", &[(1.0, 4.0)])]).collect();
+        assert_eq!(Ours::RatioOver("a", "b", "c", 1).value(&curves), Some(6.0));
+        assert_eq!(Ours::RatioOver("a", "b", "c", 80).value(&curves), None);
     }
 
     #[test]

@@ -334,6 +334,30 @@ pub mod tests {
     }
 
     #[test]
+    fn newer_figures_take_the_place_of_the_old_ones() {
+        let text = Compact::of(&results()).text().unwrap();
+        let [mut kept, mut newer] = [(); 2].map(|()| Compact::parse(&text).unwrap());
+        newer.points.retain(|point| point.figure != "lodic7" || point.x == 1.0);
+        newer.points.iter_mut().for_each(|point| point.value = 7.0);
+        let of = |compact: &Compact, figure: &str| -> Vec<f64> {
+            compact.points.iter().filter(|point| point.figure == figure).map(|point| point.value).collect()
+        };
+        let (old, order) = (of(&kept, "fig5"), |compact: &Compact| {
+            let mut figures: Vec<String> = compact.points.iter().map(|point| point.figure.clone()).collect();
+            figures.dedup();
+            figures
+        });
+        let before = order(&kept);
+        kept.replace(newer, &["lodic7", "lodic8"], "lodic7, lodic8: newer");
+        assert_eq!((of(&kept, "fig5"), order(&kept)), (old, before));
+        let values = of(&kept, "lodic7");
+        assert!(!values.is_empty() && values.iter().all(|value| *value == 7.0));
+        let again = Compact::parse(&text).unwrap();
+        kept.replace(again, &["lodic7", "lodic8"], "lodic7, lodic8: newest");
+        assert_eq!(kept.origin.notes, ["lodic7, lodic8: newest"]);
+    }
+
+    #[test]
     fn a_line_of_no_figure_is_refused() {
         let text = Compact::of(&results()).text().unwrap();
         let error = Compact::parse(&text.replace("Shared counter", "Another counter")).unwrap_err();

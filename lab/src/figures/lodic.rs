@@ -238,7 +238,7 @@ pub const FIGURES: [Figure; 13] = [
         id: "lodic10",
         paper: "LODIC, figure 10 (section 5.2.2)",
         title: "Query latency: reclaiming all page frames (fadvise)",
-        note: "The paper times a query of all pages of 1 GB. Here a file of 20 pages is truncated, of which the first ones have been read by these processes, and the cache lines are counted that our kernel looks at for each page before it frees it: the word, and a set of counters of each process or a table of each core. Refcache does not ask: it waits for epochs. The second plot has the instructions of the core that truncates, for each page, with the epochs that it forces.",
+        note: "The paper times a query of all pages of 1 GB. Here a file of 20 pages is truncated, of which the first ones have been read by these processes, and the cache lines are counted that our kernel looks at for each page before it frees it: the word, and a set of counters of each process or a table of each core. Refcache does not ask: it waits for epochs. The second plot has the instructions of the core that truncates, for each page, with the epochs that it forces, and in page tables with the unmapping in each process.",
         content: Content::Curves(
             over_processes("lines a query"),
             &[

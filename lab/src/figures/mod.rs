@@ -158,6 +158,11 @@ impl Plot {
     pub fn is_metered(self) -> bool {
         self != Plot::TablePages
     }
+
+    /// Returns whether the plotted value is itself a count, of a part of the round or of the kernel's.
+    pub fn is_count(self) -> bool {
+        matches!(self, Plot::Instructions | Plot::InPhase(..) | Plot::Counter(..))
+    }
 }
 
 /// One curve.

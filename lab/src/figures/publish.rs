@@ -133,9 +133,10 @@ fn document(compact: &Compact) -> String {
     let said = origin(&compact.origin, &figures).join("\n\n");
     let table = markdown(&HEADING, claims.iter().map(row));
     format!(
-        "{said}\n\n{}\n### Paper and here\n\nThe worst claims come first. Where the paper gives a number, the claim holds if ours falls short of it by a tenth at most.\n\n{table}\n{}{}\n{}",
+        "{said}\n\n{}\n### Paper and here\n\nThe worst claims come first. Where the paper gives a number, the claim holds if ours falls short of it by a tenth at most.\n\n{table}\n{}{}{}\n{}",
         failures(&claims),
         computed(&figures),
+        values(&figures),
         jobs(&figures),
         by_counts(&figures)
     )
@@ -187,6 +188,29 @@ fn computed(figures: &[Drawn]) -> String {
     figures.iter().filter_map(part).collect()
 }
 
+/// Shows the values of plots of counts that are not those of a mean round.
+fn values(figures: &[Drawn]) -> String {
+    let panels = figures.iter().flat_map(|figure| figure.panels.iter().map(move |panel| (figure, panel)));
+    let counted = |(_, panel): &(&Drawn, &Plotted)| panel.plot.is_count() && panel.is_drawn();
+    let part = |(figure, panel): (&Drawn, &Plotted)| {
+        let series = || panel.series.iter().filter(|curve| curve.is_drawn());
+        let heading: Vec<&str> = [figure.x].into_iter().chain(series().map(|curve| curve.label)).collect();
+        let places = series().next().map_or(&[][..], |curve| &curve.points);
+        let row = |(x, _): &(f64, f64)| {
+            let value = |curve: &Curve| curve.at(*x as u16).map_or_else(|| "–".to_owned(), whole);
+            [short(*x)].into_iter().chain(series().map(value)).collect()
+        };
+        let rows = markdown(&heading, places.iter().map(row));
+        format!("### {}: {}\n\n{}\n\n{rows}\n", figure.paper, panel.title, figure.note)
+    };
+    panels.filter(counted).map(part).collect()
+}
+
+/// Formats a count: whole from a hundred on.
+fn whole(value: f64) -> String {
+    if value < 100.0 { short(value) } else { count(value.round() as i64) }
+}
+
 fn jobs(figures: &[Drawn]) -> String {
     let item = |figure: &Drawn, panel: &Plotted| {
         let parts = serial_parts(panel);
@@ -206,7 +230,7 @@ fn by_counts(figures: &[Drawn]) -> String {
     let heading =
         ["figure", "series", "at", "CPUs", "instructions", "transfers", "invalidations", "targets", "faults"];
     let rows = |figure: &Drawn, panel: &Plotted| -> Vec<Vec<String>> {
-        if panel.plot == Plot::Jobs {
+        if panel.plot == Plot::Jobs || panel.plot.is_count() {
             return Vec::new();
         }
         let ends = |curve: &Curve| -> Vec<Counted> {
@@ -389,6 +413,14 @@ mod tests {
         let figures = compact.figures();
         let short: Vec<f64> = claims(&figures).iter().filter_map(|of| of.claim.short).collect();
         assert!(short.len() > 20 && short.windows(2).all(|pair| pair[0] >= pair[1]), "{short:?}");
+    }
+
+    #[test]
+    fn figures_that_are_newer_are_named_with_their_commit() {
+        let mut compact = Compact::of(&results());
+        compact.origin.commit = "0123abc".to_owned();
+        let note = newer_note(&compact, &["lodic10", "lodic11"]);
+        assert_eq!(note, "lodic10, lodic11: counted at commit 0123abc, in guests with 1, 2, 4 CPUs.");
     }
 
     #[test]
