@@ -303,7 +303,7 @@ fn a_claimed_count_keeps_its_object_while_it_counts() {
 #[test]
 fn eight_objects_of_a_set_do_not_push_each_other_out() {
     let (set, place) = (ClaimedSet::default(), 3);
-    let read = |object| set.take(place, object).map(ClaimedCount::leave).is_some();
+    let read = |object| set.take(object).map(ClaimedCount::leave).is_some();
     assert!((1..=8).all(|object| set.claim(place, object) && !set.claim(place, object)));
     for _ in 0..10 {
         assert!((1..=8).all(read), "each keeps its word");
@@ -317,12 +317,12 @@ fn eight_objects_of_a_set_do_not_push_each_other_out() {
 #[test]
 fn an_object_of_a_set_keeps_its_word_while_it_counts() {
     let set = ClaimedSet::default();
-    let held: Vec<_> = (1..=8).filter_map(|object| (set.claim(0, object), set.take(0, object)).1).collect();
+    let held: Vec<_> = (1..=8).filter_map(|object| (set.claim(0, object), set.take(object)).1).collect();
     assert!(!set.claim(0, 9) && !set.claim(0, 9) && held.len() == 8);
     assert!(set.is_used() && (1..=8).all(|object| set.has(object)) && !set.has(9));
     held.iter().for_each(|word| word.leave());
-    assert!(!set.is_used() && (1..=8).all(|object| set.take(7, object).map(ClaimedCount::leave).is_some()));
-    assert!((1..=8).all(|object| !set.has(object) && set.take(0, object).is_none()), "questions free words");
+    assert!(!set.is_used() && (1..=8).all(|object| set.take(object).map(ClaimedCount::leave).is_some()));
+    assert!((1..=8).all(|object| !set.has(object) && set.take(object).is_none()), "questions free words");
 }
 
 /// A question passes over the slots of other groups, goes on where the last piece ended or a block counted,

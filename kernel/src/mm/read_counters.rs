@@ -71,6 +71,7 @@ struct CounterPage {
     sets: [ClaimedSet; SETS],
 }
 
+const _: () = assert!(size_of::<ClaimedSet>() == ClaimedSet::WORDS * size_of::<ClaimedCount>());
 const _: () =
     assert!(size_of::<CounterPage>() == abi::reads::COUNTERS && offset_of!(CounterPage, sets) == 64);
 
@@ -98,12 +99,17 @@ impl ReadCounters {
     }
 
     /// Counts a read of `frame`, which the pinned caller found in its file's tree, if the process has a
-    /// counter for it.
-    #[inline]
+    /// counter for it in the first place. This is what most reads do, and it calls nothing.
+    #[inline(always)]
+    pub(super) fn take_at_once(&self, _pin: &Pinned, frame: FrameNum) -> Option<Counted> {
+        let page = self.in_slot().filter(|page| page.tenant.is_used_by(self.name()))?;
+        let word = page.first_word(frame);
+        word.take(name(frame)).then(|| Counted(word.into()))
+    }
+
+    /// Does the same if it has a counter in any place.
     pub(super) fn take(&self, _pin: &Pinned, frame: FrameNum) -> Option<Counted> {
-        let (set, first) = self.page()?.place(frame);
-        let counter = set.take(first, name(frame))?;
-        Some(Counted(counter.into()))
+        Some(Counted(self.page()?.set(frame).take(name(frame))?.into()))
     }
 
     /// Claims a counter for the next read of `frame`, which the pinned caller found in its file's tree. There
@@ -112,14 +118,13 @@ impl ReadCounters {
     pub(super) fn claim(&self, pin: &Pinned, frame: FrameNum) {
         let Some(page) = self.page().or_else(|| self.make(pin)) else { return };
         page_refs::mark(frame).note(page.slot.load(Ordering::Relaxed) as usize);
-        let (set, first) = page.place(frame);
-        if set.claim(first, name(frame)) {
+        let first = CounterPage::place(frame) % ClaimedSet::WORDS;
+        if page.set(frame).claim(first, name(frame)) {
             counters::add(pin, Counter::ReadCounters, 1);
         }
     }
 
     /// Returns the process's page for a count.
-    #[inline(always)]
     fn page(&self) -> Option<&CounterPage> {
         self.in_slot().filter(|page| page.tenant.is(self.name()))
     }
@@ -206,13 +211,24 @@ impl CounterPage {
         NonNull::new(block)
     }
 
-    /// Returns the set of a frame, and the place in it that is looked at first.
+    /// Returns the number of the counter that is looked at first for a frame.
     #[inline(always)]
-    fn place(&self, frame: FrameNum) -> (&ClaimedSet, usize) {
+    fn place(frame: FrameNum) -> usize {
         // The high bits of the hash: neighbours get places far apart, and no division is needed.
         let hash = u64::from((frame.get() as u32).wrapping_mul(0x9e37_79b9));
-        let place = ((hash * (SETS * ClaimedSet::WORDS) as u64) >> 32) as usize;
-        (&self.sets[place / ClaimedSet::WORDS], place % ClaimedSet::WORDS)
+        ((hash * (SETS * ClaimedSet::WORDS) as u64) >> 32) as usize
+    }
+
+    /// Returns that counter, as `set` does in more instructions.
+    #[inline(always)]
+    fn first_word(&self, frame: FrameNum) -> &ClaimedCount {
+        // SAFETY: the sets are an array of their words, and `place` is below the number of words.
+        unsafe { &*self.sets.as_ptr().cast::<ClaimedCount>().add(Self::place(frame)) }
+    }
+
+    /// Returns the set of a frame.
+    fn set(&self, frame: FrameNum) -> &ClaimedSet {
+        &self.sets[Self::place(frame) / ClaimedSet::WORDS]
     }
 
     /// Frees a page, some epochs later, if `take_away` takes it from its process.
@@ -293,7 +309,7 @@ pub(super) fn ask(_pin: &Pinned, frame: FrameNum) -> (bool, usize) {
         PAGES.ask(groups, from, PIECE, |page| {
             lines += 1;
             // SAFETY: found in its slot while pinned.
-            unsafe { page.as_ref() }.place(frame).0.has(name(frame))
+            unsafe { page.as_ref() }.set(frame).has(name(frame))
         })
     });
     (is_held, lines)

@@ -60,9 +60,9 @@ use sync::SetOnce;
 use sync::atomic::Ordering;
 use vm::{FrameNum, PageNum};
 
-use super::page_refs;
 use super::read_counters::{self, Counted, ReadCounters};
-use crate::arch::{self, CountedEntry};
+use super::{epoch, page_refs};
+use crate::arch::{self, CountedEntry, KnownTables};
 use crate::counters::{self, Counter};
 use crate::{control, options};
 
@@ -87,8 +87,12 @@ pub trait Reader {
     fn counters(&self) -> &ReadCounters;
     /// Returns whether enough processes have named regions of the file to look for this one's.
     fn may_show(&self) -> bool;
+    /// Returns the file's name.
+    fn file(&self) -> u64;
     /// Returns the page at which it may show a page of the file.
     fn shown_at(&self, page: u64) -> Option<PageNum>;
+    /// Returns what is known of the page tables of its space. A process has one space, and a list of its own.
+    fn known_tables(&self) -> &KnownTables;
 }
 
 /// No process: reads are counted in another way.
@@ -103,7 +107,15 @@ impl Reader for NoReader {
         match *self {}
     }
 
+    fn file(&self) -> u64 {
+        match *self {}
+    }
+
     fn shown_at(&self, _page: u64) -> Option<PageNum> {
+        match *self {}
+    }
+
+    fn known_tables(&self) -> &KnownTables {
         match *self {}
     }
 }
@@ -190,8 +202,9 @@ impl Hold {
     /// has named a region.
     #[inline]
     fn where_named(pin: &Pinned, (page, frame): (u64, FrameNum), reader: &impl Reader) -> Self {
-        let entry = reader.shown_at(page).and_then(|page| arch::count_read(page, frame));
-        let at = entry.map_or_else(|| counted(pin, frame, reader.counters()), Place::Entry);
+        // SAFETY: the list is that of the process, which reads here in its one space (see `Reader`).
+        let entry = unsafe { reader.known_tables().count_read((reader.file(), page), frame) };
+        let at = entry.map_or_else(|| where_searched(pin, (page, frame), reader), Place::Entry);
         Self { frame, at }
     }
 
@@ -245,6 +258,18 @@ impl Hold {
     }
 }
 
+/// Does the same for a page whose table is not known yet, or does not show the frame.
+#[inline(never)]
+fn where_searched(pin: &Pinned, (page, frame): (u64, FrameNum), reader: &impl Reader) -> Place {
+    // Each read is to walk all mappings of the file if that is compared with.
+    let (known, now) = (reader.known_tables(), (!is_by_file()).then(|| epoch::domain().epoch()));
+    let entry = reader.shown_at(page).and_then(|shown| {
+        // SAFETY: as in `where_named`.
+        unsafe { known.find_and_count((reader.file(), page), frame, shown, now) }
+    });
+    entry.map_or_else(|| counted(pin, frame, reader.counters()), Place::Entry)
+}
+
 /// Counts a hold in the frame's descriptor.
 fn in_descriptor(frame: FrameNum) -> Place {
     page_refs::readers(frame).fetch_add(1, Ordering::Relaxed);
@@ -254,16 +279,19 @@ fn in_descriptor(frame: FrameNum) -> Place {
 /// Counts a hold in a counter of the process, if it has one for the frame.
 #[inline]
 fn counted(pin: &Pinned, frame: FrameNum, counters: &ReadCounters) -> Place {
-    match counters.take(pin, frame) {
+    match counters.take_at_once(pin, frame) {
         Some(counter) => Place::Counter(counter),
         None => contending(pin, frame, counters),
     }
 }
 
-/// Counts a hold in the frame's descriptor. If readers contend for that, the process gets a counter for its
-/// next read.
+/// Looks for another counter of the process, and else counts a hold in the frame's descriptor. If readers
+/// contend for that, the process gets a counter for its next read.
 #[inline(never)]
 fn contending(pin: &Pinned, frame: FrameNum, counters: &ReadCounters) -> Place {
+    if let Some(counter) = counters.take(pin, frame) {
+        return Place::Counter(counter);
+    }
     let place = in_descriptor(frame);
     if page_refs::mark(frame).leave(pin) {
         counters.claim(pin, frame);

@@ -20,6 +20,7 @@ use sync::SpinLock;
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use vm::{PageNum, PageRange};
 
+use crate::arch::KnownTables;
 use crate::fs::page_cache::PageCache;
 use crate::mm::space::user_pages;
 
@@ -33,6 +34,8 @@ pub struct LocalCounts {
     added: AtomicUsize,
     /// The files of the regions. They count this process among those that share them, each once.
     files: SpinLock<[Weak<PageCache>; MOST]>,
+    /// The tables of its space in which reads have found entries.
+    pub known: KnownTables,
 }
 
 /// Pages of a file, and the place of its page 0. Relaxed: see the module.
@@ -51,6 +54,7 @@ impl LocalCounts {
             regions: [const { Region::new() }; MOST],
             added: AtomicUsize::new(0),
             files: SpinLock::new([const { Weak::new() }; MOST]),
+            known: KnownTables::new(),
         }
     }
 
@@ -64,6 +68,8 @@ impl LocalCounts {
         };
         region.set(file.name(), first, pages);
         self.added.store(added + 1, Ordering::Relaxed);
+        // A table of the region that was replaced may be known.
+        self.known.forget();
         let new = Arc::downgrade(file);
         let replaced = mem::replace(place, new.clone());
         let regions_of = |file: &Weak<PageCache>| files.iter().filter(|other| other.ptr_eq(file)).count();
@@ -80,7 +86,6 @@ impl LocalCounts {
     }
 
     /// Returns the page of the process that may show `page` of `file`.
-    #[inline]
     pub fn find(&self, file: u64, page: u64) -> Option<PageNum> {
         let added = self.added.load(Ordering::Relaxed);
         let newest_first = (0..added.min(MOST)).filter_map(|age| self.regions.get((added - 1 - age) % MOST));

@@ -15,6 +15,7 @@ use super::heap::Heap;
 use super::ipc::Attachments;
 use super::local_counts::LocalCounts;
 use super::pages::Pages;
+use crate::arch::KnownTables;
 use crate::fs::page_cache::PageCache;
 use crate::fs::{self, OpenFile};
 use crate::mm::fallible;
@@ -80,11 +81,20 @@ impl Reader for FileReader<'_> {
     }
 
     #[inline]
+    fn file(&self) -> u64 {
+        self.pages.name()
+    }
+
     fn shown_at(&self, page: u64) -> Option<PageNum> {
         if read_refs::is_by_file() {
             return self.shown_in_file(page);
         }
-        self.memory.local_counts.find(self.pages.name(), page)
+        self.memory.local_counts.find(self.file(), page)
+    }
+
+    #[inline]
+    fn known_tables(&self) -> &KnownTables {
+        &self.memory.local_counts.known
     }
 }
 

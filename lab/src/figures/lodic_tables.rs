@@ -154,7 +154,7 @@ fn counted(sets: u16, p: f64) -> f64 {
         for counter in &counters {
             counter.claim(0, OBJECT);
             if !is_zero() {
-                counter.take(0, OBJECT);
+                counter.take(OBJECT);
             }
         }
         let first = counters.iter().position(|counter| counter.has(OBJECT));

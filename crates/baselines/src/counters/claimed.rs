@@ -47,7 +47,7 @@ pub struct ClaimedCount(AtomicU64);
 
 /// Eight words in one cache line. Each object has one set of a host's sets, and may claim any word there.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub struct ClaimedSet([ClaimedCount; ClaimedSet::WORDS]);
 
 const fn names(value: u64, object: u64) -> bool {
@@ -126,16 +126,8 @@ impl ClaimedSet {
     /// The words of a set. Loom explores a small one.
     pub const WORDS: usize = if cfg!(loom) { 2 } else { 8 };
 
-    /// Counts a reference to `object` in a word that names it and has room, and returns the word. It looks at
-    /// word `first` before the others, where an object is found fastest that has claimed it there.
-    #[inline]
-    pub fn take(&self, first: usize, object: u64) -> Option<&ClaimedCount> {
-        let word = self.0.get(first)?;
-        if word.take(object) { Some(word) } else { self.take_elsewhere(object) }
-    }
-
-    #[inline(never)]
-    fn take_elsewhere(&self, object: u64) -> Option<&ClaimedCount> {
+    /// Counts a reference to `object` in a word that names it and has room, and returns the word.
+    pub fn take(&self, object: u64) -> Option<&ClaimedCount> {
         self.0.iter().find(|word| word.take(object))
     }
 

@@ -160,16 +160,16 @@ impl Tenant {
         Self(AtomicUsize::new(user | USED))
     }
 
-    /// Returns whether the block is that of `user`, which is about to count there.
+    /// Returns whether the block is that of `user`, and known to be used.
     #[inline]
-    pub fn is(&self, user: usize) -> bool {
-        let value = self.0.load(Ordering::Relaxed);
-        value == user | USED || self.mark_used(value, user)
+    pub fn is_used_by(&self, user: usize) -> bool {
+        self.0.load(Ordering::Relaxed) == user | USED
     }
 
-    #[cold]
-    fn mark_used(&self, value: usize, user: usize) -> bool {
-        value == user && self.change(user, user | USED)
+    /// Returns whether the block is that of `user`, which is about to count there.
+    pub fn is(&self, user: usize) -> bool {
+        // Another thread of the user may set the bit in between.
+        self.is_used_by(user) || self.change(user, user | USED) || self.is_used_by(user)
     }
 
     /// Takes the block from its user if that has not counted there since the last sweep. Returns whether it

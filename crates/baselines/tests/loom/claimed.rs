@@ -55,7 +55,7 @@ impl Words for ClaimedCount {
 
 impl Words for ClaimedSet {
     fn take(&self, object: u64) -> Option<&ClaimedCount> {
-        ClaimedSet::take(self, 1, object)
+        ClaimedSet::take(self, object)
     }
 
     fn claim(&self, object: u64) {

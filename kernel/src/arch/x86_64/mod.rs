@@ -48,7 +48,7 @@ mod wait;
 
 pub use above::{Boot, Handlers, KernelFrames, Running};
 pub use context::KernelStack;
-pub use entry_count::{CountedEntry, count_read, uncount_read};
+pub use entry_count::{CountedEntry, KnownTables, uncount_read};
 pub use exit::exit;
 pub use features::{choose_syscall_entry, hwcap};
 pub use flow::{Suspended, current, resume, take_left, with_current};
