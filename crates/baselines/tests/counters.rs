@@ -331,8 +331,8 @@ fn an_object_of_a_set_keeps_its_word_while_it_counts() {
 fn a_question_looks_at_each_slot_once() {
     let slots = Slots::<u32, 100>::new();
     let blocks: Vec<u32> = (0..100).collect();
-    assert!(blocks.iter().all(|block| slots.insert(block.into()) == Some(*block as usize)));
-    assert!(slots.insert((&0).into()).is_none() && slots.end() == 100);
+    assert!(blocks.iter().all(|block| slots.insert(block.into(), |_| ()) == Some(*block as usize)));
+    assert!(slots.insert((&0).into(), |_| ()).is_none() && slots.end() == 100);
     // SAFETY: the blocks live until the end of the test.
     let number = |block: NonNull<u32>| unsafe { *block.as_ref() };
     let groups = Slots::<u32, 100>::group(3) | Slots::<u32, 100>::group(64);
@@ -349,7 +349,7 @@ fn a_question_looks_at_each_slot_once() {
     slots.remove(7);
     slots.remove(5);
     assert!(slots.get(5).is_none() && slots.get(6).is_some());
-    assert_eq!([(); 3].map(|()| slots.insert((&0).into())), [Some(5), Some(7), None]);
+    assert_eq!([(); 3].map(|()| slots.insert((&0).into(), |_| ())), [Some(5), Some(7), None]);
 }
 
 /// A block whose user does not count between two sweeps is taken away.

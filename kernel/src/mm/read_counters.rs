@@ -66,7 +66,7 @@ const SETS: usize = FRAME as usize / size_of::<ClaimedSet>() - 1;
 struct CounterPage {
     header: Header,
     tenant: Tenant,
-    /// Its slot in the table. Relaxed: written before the process finds the page.
+    /// Its slot in the table. Relaxed: written before the page is there.
     slot: AtomicU32,
     sets: [ClaimedSet; SETS],
 }
@@ -151,16 +151,16 @@ impl ReadCounters {
         }
         let old = self.0.load(Ordering::Relaxed);
         let page = CounterPage::new(self.name())?;
-        let Some(at) = PAGES.insert(page) else {
+        // SAFETY: it has the name of this process, which is here, so it is not freed.
+        let note = |at| unsafe { page.as_ref() }.slot.store(at as u32, Ordering::Relaxed);
+        let Some(at) = PAGES.insert(page, note) else {
             // SAFETY: no other flow has seen it.
             unsafe { CounterPage::free(page) };
             return None;
         };
         counters::add(pin, Counter::ReadCounterPages, 1);
-        // SAFETY: it has the name of this process, which is here, so it is not freed.
-        unsafe { page.as_ref() }.slot.store(at as u32, Ordering::Relaxed);
         let new = PAGES.slot(at).map_or(ptr::null(), ptr::from_ref).cast_mut();
-        // Release: the slot's number is seen.
+        // Release: the page is seen in the slot.
         if self.0.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed).is_err() {
             // Another thread of the process was faster.
             // SAFETY: as above.

@@ -35,6 +35,8 @@
 //!    later, and the question may be asked in pieces. It takes no lock and writes no slot.
 //! 5. A slot has one of 31 groups. A user notes its group in the object before it claims a counter, so the
 //!    question passes over the other groups.
+//! 6. A user's new block may come into the slot that the user remembers from the one before, where its other
+//!    threads find it at once. So a block has its number before it is in the slot.
 //!
 //! Orderings: `remove` is Release and `get` is Acquire. So a question that finds a slot empty is ordered
 //! after the last reference in the block that was there, as is one that finds the next block: `insert` is a
@@ -74,22 +76,23 @@ impl<B, const N: usize> Slots<B, N> {
     }
 
     /// Puts a block into an empty slot and returns the slot's number, or `None` if there is no empty one.
-    pub fn insert(&self, block: NonNull<B>) -> Option<usize> {
+    /// `note` writes the number to the block before any user can find it there: see 6.
+    pub fn insert(&self, block: NonNull<B>, note: impl Fn(usize)) -> Option<usize> {
         let first = self.free.load(Ordering::Relaxed).min(N);
-        let at = (first..N).chain(0..first).find(|&at| self.put(at, block))?;
+        let at = (first..N).chain(0..first).find(|&at| self.put(at, block, &note))?;
         self.end.fetch_max(at + 1, Ordering::Relaxed);
         self.free.store(at + 1, Ordering::Relaxed);
         Some(at)
     }
 
-    fn put(&self, at: usize, block: NonNull<B>) -> bool {
+    fn put(&self, at: usize, block: NonNull<B>, note: impl Fn(usize)) -> bool {
         // Relaxed: the compare-and-swap decides.
-        self.slots.get(at).is_some_and(|slot| {
-            slot.load(Ordering::Relaxed).is_null()
-                && slot
-                    // Release: the block is seen as it was made.
-                    .compare_exchange(ptr::null_mut(), block.as_ptr(), Ordering::Release, Ordering::Relaxed)
-                    .is_ok()
+        let is_empty = |slot: &&AtomicPtr<B>| slot.load(Ordering::Relaxed).is_null();
+        self.slots.get(at).filter(is_empty).is_some_and(|slot| {
+            note(at);
+            // Release: the block is seen as it was made, with its number.
+            let (none, block) = (ptr::null_mut(), block.as_ptr());
+            slot.compare_exchange(none, block, Ordering::Release, Ordering::Relaxed).is_ok()
         })
     }
 

@@ -9,24 +9,36 @@ use baselines::{ClaimedCount, Slots, Tenant};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::thread;
-use sync::atomic::{AtomicBool, Ordering};
+use sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const USER: usize = 2;
 const OTHER: usize = 4;
 /// The object that ends, and another.
 const FIRST: u64 = 1;
 const SECOND: u64 = 2;
+/// No slot.
+const NONE: usize = usize::MAX;
 
 struct Block {
     tenant: Tenant,
     word: ClaimedCount,
+    slot: AtomicUsize,
     /// Written when the block is freed, read by each that uses it.
     memory: UnsafeCell<()>,
 }
 
 impl Block {
     fn new(user: usize) -> Self {
-        Self { tenant: Tenant::new(user), word: ClaimedCount::default(), memory: UnsafeCell::new(()) }
+        Self {
+            tenant: Tenant::new(user),
+            word: ClaimedCount::default(),
+            slot: AtomicUsize::new(NONE),
+            memory: UnsafeCell::new(()),
+        }
+    }
+
+    fn note(&self, at: usize) {
+        self.slot.store(at, Ordering::Relaxed);
     }
 
     fn free(&self) {
@@ -58,6 +70,11 @@ impl World {
             has_read: AtomicBool::new(false),
             has_asked: AtomicBool::new(false),
         }
+    }
+
+    fn insert(&self, block: usize) -> Option<usize> {
+        let block = &self.blocks[block];
+        self.slots.insert(block.into(), |at| block.note(at))
     }
 
     /// Returns the block in the slot.
@@ -101,7 +118,7 @@ impl World {
     fn come(&self) {
         let block = &self.blocks[1];
         block.memory.with_mut(|_| ());
-        if self.slots.insert(block.into()).is_some() && block.word.claim(SECOND) {
+        if self.insert(1).is_some() && block.word.claim(SECOND) {
             block.word.take(SECOND);
         }
     }
@@ -130,7 +147,7 @@ fn explore(comes: bool, take_away: fn(&Tenant) -> bool) {
     builder.preemption_bound = Some(if comes { 2 } else { 3 });
     builder.check(move || {
         let world = Arc::new(World::new());
-        assert_eq!(world.slots.insert((&world.blocks[0]).into()), Some(0));
+        assert_eq!(world.insert(0), Some(0));
         let [reader, retirer, comer] = [(); 3].map(|()| Arc::clone(&world));
         let reader = thread::spawn(move || reader.read());
         let retirer = thread::spawn(move || retirer.retire(take_away));
@@ -163,6 +180,21 @@ fn a_cold_block_is_taken_away_while_one_asks() {
 #[test]
 fn another_block_takes_the_slot_while_one_asks() {
     explore(true, |tenant| tenant.end(USER));
+}
+
+/// A thread of a process remembers the slot that another of its threads fills again. It notes the block's
+/// number in the object before it counts there, so it must not find another one.
+#[test]
+fn a_block_has_its_number_when_it_is_in_the_slot() {
+    loom::model(|| {
+        let world = Arc::new(World::new());
+        let maker = Arc::clone(&world);
+        let maker = thread::spawn(move || maker.insert(0));
+        if let Some(block) = world.found() {
+            assert_eq!(block.slot.load(Ordering::Relaxed), 0);
+        }
+        assert_eq!(maker.join().unwrap(), Some(0));
+    });
 }
 
 /// Whatever the user does meanwhile, one caller frees the block.
