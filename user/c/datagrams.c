@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -269,6 +270,117 @@ static void *sends(void *first) {
     return NULL;
 }
 
+static int signals;
+
+static void count(int signal) {
+    signals += signal == SIGPIPE;
+}
+
+static void *sends_on(void *fd) {
+    while (send(*(int *)fd, bytes, 10000, 0) > 0)
+        ;
+    return (void *)(long)errno;
+}
+
+/* Ends and peers that are gone: whether a signal comes, and what who waits or does not is told. */
+static void ends(void) {
+    signal(SIGPIPE, count);
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, shared);
+    struct iovec part = {"m", 1};
+    shutdown(shared[0], SHUT_WR);
+    tell("written after the end", write(shared[0], "m", 1));
+    tell("and from a list", writev(shared[0], &part, 1));
+    tell("and sent", send(shared[0], "m", 1, 0));
+    printf("signals %d\n", signals);
+    shutdown(shared[0], SHUT_RD);
+    tell("at the end, without waiting", recv(shared[0], bytes, 1, MSG_DONTWAIT));
+    tell("with waiting", recv(shared[0], bytes, 1, 0));
+    close(shared[0]);
+    tell("to a peer that is gone", send(shared[1], "m", 1, 0));
+    tell("that is known", send(shared[1], "m", 1, 0));
+    close(shared[1]);
+
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, shared);
+    while (send(shared[0], bytes, 10000, MSG_DONTWAIT) > 0)
+        ;
+    look("full of large ones", shared[0]);
+    pthread_t thread;
+    void *error;
+    pthread_create(&thread, NULL, sends_on, &shared[0]);
+    for (int i = 0; i < 100; i++)
+        sched_yield();
+    shutdown(shared[0], SHUT_WR);
+    pthread_join(thread, &error);
+    printf("a sender that waits: %s\n", strerror((long)error));
+    close(shared[0]), close(shared[1]);
+
+    int server = socket(AF_INET, SOCK_DGRAM, 0), client = socket(AF_INET, SOCK_DGRAM, 0);
+    struct sockaddr_in here = v4("127.0.0.1", 0);
+    bind(server, (struct sockaddr *)&here, sizeof here);
+    here = v4("127.0.0.1", port_of(server));
+    connect(client, (struct sockaddr *)&here, sizeof here);
+    tell("UDP", shutdown(client, SHUT_WR));
+    tell("at its end", send(client, "m", 1, 0));
+    here.sin_port = 0;
+    tell("to port 0", sendto(server, "m", 1, 0, (struct sockaddr *)&here, sizeof here));
+    close(server), close(client);
+}
+
+static void *receives(void *fd) {
+    long len = recv(*(int *)fd, bytes, 1, 0);
+    return (void *)(len < 0 ? (long)errno : 0);
+}
+
+/* A connected UDP socket with nothing at the other side: an edge, and a reader that waits. */
+static void refused(void) {
+    int server = socket(AF_INET, SOCK_DGRAM, 0), client = socket(AF_INET, SOCK_DGRAM, 0), list = epoll_create1(0);
+    struct sockaddr_in there = v4("127.0.0.1", 0), own;
+    bind(server, (struct sockaddr *)&there, sizeof there);
+    there = v4("127.0.0.1", port_of(server));
+    close(server);
+    connect(client, (struct sockaddr *)&there, sizeof there);
+    own = v4("127.0.0.1", port_of(client));
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET}, got;
+    epoll_ctl(list, EPOLL_CTL_ADD, client, &event);
+    send(client, "m", 1, 0);
+    tell("an edge of the error", epoll_wait(list, &got, 1, 1000));
+    tell("which is", recv(client, bytes, 1, MSG_DONTWAIT));
+    server = socket(AF_INET, SOCK_DGRAM, 0);
+    bind(server, (struct sockaddr *)&there, sizeof there);
+    sendto(server, "m", 1, 0, (struct sockaddr *)&own, sizeof own);
+    tell("an edge of the message after it", epoll_wait(list, &got, 1, 1000));
+    recv(client, bytes, 1, MSG_DONTWAIT);
+    close(server), close(list);
+    int told = 0;
+    for (int i = 0; i < 20; i++) {
+        pthread_t thread;
+        void *error;
+        pthread_create(&thread, NULL, receives, &client);
+        for (int j = 0; j < 100; j++)
+            sched_yield();
+        send(client, "m", 1, 0);
+        pthread_join(thread, &error);
+        told += (long)error == ECONNREFUSED;
+    }
+    printf("readers told: %d\n", told);
+    close(client);
+}
+
+/* Heads of messages that are wrong do not cost the message. */
+static void heads(void) {
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, shared);
+    struct sockaddr_un name;
+    struct iovec part = {bytes, 4};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_name = &name, .msg_namelen = (socklen_t)-1};
+    tell("a negative length", sendmsg(shared[0], &message, 0));
+    send(shared[0], "kept", 4, 0);
+    tell("also to receive", recvmsg(shared[1], &message, MSG_DONTWAIT));
+    message = (struct msghdr){.msg_iov = &part, .msg_iovlen = 1, .msg_namelen = 77};
+    tell("kept", recvmsg(shared[1], &message, MSG_DONTWAIT));
+    printf("length of no name %d\n", (int)message.msg_namelen);
+    close(shared[0]), close(shared[1]);
+}
+
 /* Several senders wait for one reader: each one's messages come in order, and none is lost. */
 static void senders_that_wait(void) {
     socketpair(AF_UNIX, SOCK_DGRAM, 0, shared);
@@ -319,5 +431,8 @@ int main(void) {
     udp();
     version6();
     senders_that_wait();
+    ends();
+    refused();
+    heads();
     edges();
 }

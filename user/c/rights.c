@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -27,9 +28,10 @@ static long send_files(int to, const char *text, size_t len, const int *files, i
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &room};
     message.msg_controllen = CMSG_SPACE(sizeof(int) * count);
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    *head = (struct cmsghdr){CMSG_LEN(sizeof(int) * count), SOL_SOCKET, SCM_RIGHTS};
+    *head = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int) * count), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
     memcpy(CMSG_DATA(head), files, sizeof(int) * count);
-    return sendmsg(to, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    /* That of musl allows 1 KiB of control messages. */
+    return syscall(SYS_sendmsg, to, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 static long send_file(int to, const char *text, int file) {
@@ -59,7 +61,7 @@ static int receive(const char *what, int from, size_t len, int most, int flags) 
         memcpy(files, CMSG_DATA(head), count * sizeof(int));
     }
     printf("%s: %ld bytes %.40s, %d descriptors, flags %x, control %zu\n", what, got, bytes, count,
-           message.msg_flags & ~MSG_CMSG_CLOEXEC, (size_t)message.msg_controllen);
+           message.msg_flags, (size_t)message.msg_controllen);
     for (int i = 1; i < count; i++)
         close(files[i]);
     return files[0];
@@ -159,14 +161,17 @@ static void heads(void) {
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         message.msg_controllen = wrong[i].len;
-        *head = (struct cmsghdr){wrong[i].of, wrong[i].level, wrong[i].type};
+        *head = (struct cmsghdr){.cmsg_len = wrong[i].of, .cmsg_level = wrong[i].level, .cmsg_type = wrong[i].type};
         memcpy(CMSG_DATA(head), &one, 4);
         tell("wrong", sendmsg(pair[0], &message, 0));
     }
+    message.msg_control = NULL;
+    tell("none", syscall(SYS_sendmsg, pair[0], &message, 0));
+    message.msg_control = &room;
     struct ucred own = {getpid(), getuid(), getgid()};
     for (int i = 0; i < 2; i++, own.pid = 1 + (own.pid == 1)) {
         message.msg_controllen = CMSG_SPACE(sizeof own);
-        *head = (struct cmsghdr){CMSG_LEN(sizeof own), SOL_SOCKET, SCM_CREDENTIALS};
+        *head = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof own), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_CREDENTIALS};
         memcpy(CMSG_DATA(head), &own, sizeof own);
         if (i == 0)
             tell("credentials", sendmsg(pair[0], &message, 0));
@@ -264,6 +269,86 @@ static void cycles(int type, int rounds) {
     close(reader);
 }
 
+/* Sockets that go in more and more messages, then with many other files: room for others comes back. */
+static void crowds(void) {
+    int pair[2], sent[2], many[MOST], failed = 0;
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), socketpair(AF_UNIX, SOCK_DGRAM, 0, sent);
+    for (int i = 0; i < MOST; i++)
+        many[i] = sent[0];
+    for (int i = 0; i < 4; i++)
+        failed += send_files(pair[0], "m", 1, many, MOST) != 1;
+    send_files(pair[0], "m", 1, many, MOST);
+    close(pair[0]), close(pair[1]), close(sent[0]), close(sent[1]);
+    for (int i = 0; i < 1200; i++) {
+        socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+        failed += send_file(pair[0], "itself", pair[1]) != 6;
+        close(pair[0]), close(pair[1]);
+    }
+    printf("after a crowd of sockets: failed %d\n", failed);
+    int null = open("/dev/null", O_RDWR);
+    for (int i = 0; i < MOST; i++)
+        many[i] = null;
+    for (int i = 0; i < 12; i++) {
+        socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
+        failed += send_files(pair[0], "m", 1, many, MOST) != 1;
+        failed += send_file(pair[0], "itself", pair[1]) != 6;
+        close(pair[0]), close(pair[1]);
+    }
+    close(null);
+    printf("after a crowd of files: failed %d\n", failed);
+}
+
+static int named(const char *name, int kind, int (*use)(int, const struct sockaddr *, socklen_t)) {
+    int fd = socket(AF_UNIX, kind, 0);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strcpy(address.sun_path + 1, name);
+    if (use(fd, (struct sockaddr *)&address, sizeof address) < 0)
+        abort();
+    return fd;
+}
+
+/* Sockets that listen, in a message of a connection that waits there. */
+static void listeners(void) {
+    int reader, writer = pipe_end(&reader), failed = 0;
+    for (int i = 0; i < 1200; i++) {
+        char name[30];
+        sprintf(name, "rights-listener-%d", i);
+        int server = named(name, SOCK_STREAM, bind);
+        listen(server, 1);
+        int client = named(name, SOCK_STREAM, connect);
+        failed += send_files(client, "m", 1, (int[]){server, writer}, i == 0 ? 2 : 1) != 1;
+        close(server), close(client);
+    }
+    close(writer);
+    for (int i = 0; i < 100 && !is_closed(reader); i++)
+        usleep(1000);
+    printf("listeners: failed %d, collected %d\n", failed, is_closed(reader));
+    close(reader);
+}
+
+/* Sockets that are connected while they are in messages. */
+static void connected_later(void) {
+    int reader, writer = pipe_end(&reader), failed = 0, server = named("rights-later", SOCK_STREAM, bind);
+    listen(server, 1);
+    struct sockaddr_un address;
+    socklen_t size = sizeof address;
+    getsockname(server, (struct sockaddr *)&address, &size);
+    for (int i = 0; i < 600; i++) {
+        int client = socket(AF_UNIX, SOCK_STREAM, 0), pair[2];
+        socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+        failed += send_file(pair[0], "m", client) != 1;
+        failed += connect(client, (struct sockaddr *)&address, size) != 0;
+        int accepted = accept(server, NULL, NULL);
+        failed += send_files(accepted, "m", 1, (int[]){pair[1], writer}, i == 0 ? 2 : 1) != 1;
+        close(accepted), close(client), close(pair[0]), close(pair[1]);
+    }
+    close(writer), close(server);
+    for (int i = 0; i < 100 && !is_closed(reader); i++)
+        usleep(1000);
+    printf("connected later: failed %d, collected %d\n", failed, is_closed(reader));
+    close(reader);
+}
+
 /* A socket in a message to a socket in a message, and so on. Closing the first closes all. */
 static void chain(int length) {
     int reader, writer = pipe_end(&reader), failed = 0, first[2];
@@ -296,6 +381,9 @@ int main(void) {
     peers();
     cycles(SOCK_STREAM, 300);
     cycles(SOCK_DGRAM, 300);
+    crowds();
+    listeners();
+    connected_later();
     chain(500);
     printf("open files: %d more\n", open_files() - before);
 }

@@ -156,15 +156,23 @@ impl<'a> Socket<'a> {
         }
     }
 
-    /// Returns the queue of its messages, if it has one.
-    fn queue(self) -> Option<QueueId> {
+    /// Returns what tells it from other sockets.
+    fn id(self) -> usize {
         match self {
-            Socket::Stream(stream) => stream.queue(),
-            Socket::Datagrams(datagrams) => Some(datagrams.queue()),
+            Socket::Stream(stream) => core::ptr::from_ref(stream).addr(),
+            Socket::Datagrams(datagrams) => core::ptr::from_ref(datagrams).addr(),
         }
     }
 
-    /// Drops all messages that have arrived, with the descriptors in them.
+    /// Calls `f` with the queue of its messages, or with those of the connections that wait to be accepted.
+    fn each_queue(self, f: impl FnMut(QueueId)) {
+        match self {
+            Socket::Stream(stream) => stream.each_queue(f),
+            Socket::Datagrams(datagrams) => Some(datagrams.queue()).into_iter().for_each(f),
+        }
+    }
+
+    /// Drops the descriptors that have arrived, with the messages that they are in.
     fn drop_messages(self) {
         match self {
             Socket::Stream(stream) => stream.drop_rights(),

@@ -66,7 +66,12 @@ fn input(mut buffers: Buffers, offset: Offset, file: &OpenFile) -> Outcome {
 }
 
 fn output(mut buffers: Buffers, offset: Offset, file: &OpenFile) -> Outcome {
-    raise_sigpipe(transfer::write(file, &mut buffers, offset))
+    let written = transfer::write(file, &mut buffers, offset);
+    // As on Linux, the end of a socket for messages raises no signal.
+    if written == Err(Errno::EPIPE) && file.datagrams().is_some() {
+        return Err(Errno::EPIPE);
+    }
+    raise_sigpipe(written)
 }
 
 /// Returns the result of a write, and raises SIGPIPE if that is EPIPE.

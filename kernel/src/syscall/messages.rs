@@ -79,7 +79,7 @@ pub fn read(socket: &Datagrams, buffers: &mut Buffers, wait: bool) -> Result<usi
 /// EINVAL for others and for wrong lengths, EPERM for credentials of another process, EBADF, ETOOMANYREFS,
 /// ENOBUFS, EFAULT, ENOMEM.
 pub fn rights_to_send(call: &Call<'_>, message: &MsgHdr) -> Result<Option<Rights>, Errno> {
-    if message.control == 0 || message.control_len == 0 {
+    if message.control_len == 0 {
         return Ok(None);
     }
     if message.control_len > MOST_CONTROL {

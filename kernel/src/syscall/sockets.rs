@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use abi::Errno;
-use abi::file::{O_CLOEXEC, O_NONBLOCK, S_IFSOCK};
+use abi::file::{IOV_MAX, O_CLOEXEC, O_NONBLOCK, S_IFSOCK};
 use abi::socket::*;
 use percore::pin;
 
@@ -224,7 +224,7 @@ pub fn sendto(call: &mut Call<'_>) -> Outcome {
 }
 
 pub fn sendmsg(call: &mut Call<'_>) -> Outcome {
-    let (file, message) = (call.file_in_use(0)?, user::read::<MsgHdr>(call.arg(1))?);
+    let (file, message) = (call.file_in_use(0)?, message(call)?);
     let mut buffers = Buffers::many(message.list, message.count)?;
     let rights = match socket::of(&file)?.domain() {
         Domain::Unix => messages::rights_to_send(call, &message)?,
@@ -232,6 +232,19 @@ pub fn sendmsg(call: &mut Call<'_>) -> Outcome {
         _ => None,
     };
     send(call, &file, &mut buffers, rights, (message.name, message.name_len as i32), call.arg(2) as u32)
+}
+
+/// Reads the head of a message in argument 1.
+///
+/// # Errors
+/// EINVAL for a negative length of the address, EMSGSIZE for more than `IOV_MAX` buffers, EFAULT.
+fn message(call: &Call<'_>) -> Result<MsgHdr, Errno> {
+    let message = user::read::<MsgHdr>(call.arg(1))?;
+    match message {
+        _ if message.name != 0 && (message.name_len as i32) < 0 => Err(Errno::EINVAL),
+        _ if message.count > IOV_MAX as u64 => Err(Errno::EMSGSIZE),
+        _ => Ok(message),
+    }
 }
 
 /// Sends what the buffers have, to the address at `to` or else to the peer.
@@ -268,6 +281,9 @@ fn send(
 fn destination(call: &Call<'_>, domain: Domain, (at, len): (u64, i32)) -> Result<To, Errno> {
     let address = Address::parse(domain, &address_bytes(at, len)?)?;
     must_be_here(&address, domain)?;
+    if matches!(address, Address::Port(_, _, 0)) {
+        return Err(Errno::EINVAL);
+    }
     let name = name(call, &address)?;
     Ok((address, name))
 }
@@ -293,16 +309,17 @@ pub fn recvfrom(call: &mut Call<'_>) -> Outcome {
 
 pub fn recvmsg(call: &mut Call<'_>) -> Outcome {
     let (file, at) = (call.file_in_use(0)?, call.arg(1));
-    let message = user::read::<MsgHdr>(at)?;
+    let message = message(call)?;
     let (mut buffers, flags) = (Buffers::many(message.list, message.count)?, call.arg(2) as u32);
     let received = receive(&file, &mut buffers, true, flags)?;
     let name_len = match message.name {
-        0 => 0,
+        0 => message.name_len,
         name => write_sender(received.from.as_ref(), name, message.name_len as i32)?,
     };
     let close_on_exec = flags & MSG_CMSG_CLOEXEC != 0;
     let (control_len, lost) = messages::receive_rights(call, &message, received.rights, close_on_exec);
-    user::write(at, &MsgHdr { name_len, control_len, flags: received.flags | lost, ..message })?;
+    let flags = received.flags | lost | flags & MSG_CMSG_CLOEXEC;
+    user::write(at, &MsgHdr { name_len, control_len, flags, ..message })?;
     Ok(received.len)
 }
 
@@ -418,9 +435,9 @@ pub fn getsockopt(call: &mut Call<'_>) -> Outcome {
     let socket = socket::of(&file)?;
     if (call.arg(1) as u32, call.arg(2) as u32) == (SOL_SOCKET, SO_PEERCRED) {
         // All processes are root's. There is no user if there is no peer.
-        let user = socket.peer_pid().map_or(u32::MAX, |_| 0);
-        let process = socket.peer_pid().filter(|_| socket.domain() == Domain::Unix).unwrap_or(0);
-        return write_option(call, [process, user, user].map(u32::to_le_bytes).as_flattened());
+        let peer = socket.peer_pid().filter(|_| socket.domain() == Domain::Unix);
+        let user = peer.map_or(u32::MAX, |_| 0);
+        return write_option(call, [peer.unwrap_or(0), user, user].map(u32::to_le_bytes).as_flattened());
     }
     let value: u32 = match (call.arg(1) as u32, call.arg(2) as u32) {
         (SOL_SOCKET, SO_TYPE) => match socket.kind() {

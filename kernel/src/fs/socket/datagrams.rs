@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::mem::take;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use abi::Errno;
 use abi::file::{O_RDWR, POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, POLLRDNORM, POLLWRNORM, S_IFSOCK};
@@ -36,7 +36,8 @@ use crate::mm::fallible;
 use crate::mm::static_or_arc::StaticOrArc;
 use crate::sched::WaitQueue;
 
-/// The most messages in an inbox, and their bytes, as on Linux. One message may have all bytes.
+/// The most messages in an inbox, and their bytes, as on Linux. One message may have all bytes, also if a
+/// quarter of them is taken.
 const MOST_MESSAGES: usize = 512;
 const MOST_BYTES: usize = 212_992;
 /// The bytes that a message counts besides its own, as on Linux.
@@ -56,6 +57,8 @@ pub struct Datagrams {
     peer_pid: Option<u32>,
     /// Set if nothing was at the address of its peer, until a call has said so.
     was_refused: AtomicBool,
+    /// How often that was. Relaxed, as it: the lock of who waits orders them.
+    refusals: AtomicU64,
     /// Options that a program sets and gets, a bit each. Relaxed: they order nothing.
     pub options: AtomicU32,
     holders: Holders,
@@ -160,6 +163,7 @@ fn with(
         setup: SpinLock::new(Setup { peer, ..Setup::default() }),
         peer_pid,
         was_refused: AtomicBool::new(false),
+        refusals: AtomicU64::new(0),
         options: AtomicU32::new(0),
         holders: Holders::new(),
     };
@@ -229,18 +233,36 @@ impl Inbox {
     /// Puts a message in, once there is room if it `waits`. Takes it out of `message` then.
     ///
     /// # Errors
-    /// ECONNREFUSED if it is closed, EPIPE if it receives no more, EPERM if it takes others' messages only.
-    /// EAGAIN, EINTR, ENOMEM.
-    fn put(&self, message: &mut Option<Message>, sender: &Sender, wait: bool) -> Result<(), Errno> {
-        self.left.attempt(wait, || self.queue.lock().put(message, sender))??;
+    /// ECONNREFUSED if it is closed, EPIPE if it receives no more or the sender `has_ended`, EPERM if it takes
+    /// others' messages only. EAGAIN, EINTR, ENOMEM.
+    fn put(
+        &self,
+        message: &mut Option<Message>,
+        sender: &Sender,
+        wait: bool,
+        has_ended: impl Fn() -> bool,
+    ) -> Result<(), Errno> {
+        self.left.attempt(wait, || match has_ended() {
+            true => Some(Err(Errno::EPIPE)),
+            false => self.queue.lock().put(message, sender),
+        })??;
         self.arrived.wake_all();
         readiness::changed();
         Ok(())
     }
 
-    /// Takes the next message, or copies it if it is to stay. Returns `None` if no more come.
-    fn take(&self, stays: bool, wait: bool) -> Result<Option<Message>, Errno> {
-        let taken = self.arrived.attempt(wait, || self.queue.lock().take(stays))?;
+    /// Takes the next message, or copies it if it is to stay, unless there is an `error` first. Returns `None`
+    /// if no more come, and as on Linux EAGAIN if it would not `wait` for them.
+    fn take(
+        &self,
+        stays: bool,
+        wait: bool,
+        error: impl Fn() -> Result<(), Errno>,
+    ) -> Result<Option<Message>, Errno> {
+        let taken = self.arrived.attempt(wait, || match error() {
+            Ok(()) => self.queue.lock().take(stays, wait).map(Ok),
+            Err(error) => Some(Err(error)),
+        })??;
         if !stays {
             self.left.wake_all();
             readiness::changed();
@@ -266,16 +288,21 @@ impl Inbox {
         readiness::changed();
     }
 
-    /// Returns whether a sender would not wait.
+    /// Returns whether a sender would not wait, whatever its message is.
     fn has_room(&self) -> bool {
         let queue = self.queue.lock();
-        queue.is_closed || queue.has_ended || queue.has_room(OVERHEAD)
+        queue.is_closed || queue.has_ended || queue.has_much_room()
     }
 }
 
 impl Queue {
+    /// Returns whether there is room for any message: as on Linux, if a quarter is taken at most.
+    fn has_much_room(&self) -> bool {
+        self.messages.len() < MOST_MESSAGES && self.bytes <= MOST_BYTES / 4
+    }
+
     fn has_room(&self, cost: usize) -> bool {
-        self.messages.len() < MOST_MESSAGES && (self.bytes == 0 || self.bytes + cost <= MOST_BYTES)
+        self.messages.len() < MOST_MESSAGES && (self.has_much_room() || self.bytes + cost <= MOST_BYTES)
     }
 
     fn put(&mut self, message: &mut Option<Message>, sender: &Sender) -> Option<Result<(), Errno>> {
@@ -301,8 +328,8 @@ impl Queue {
         Some(Ok(()))
     }
 
-    fn take(&mut self, stays: bool) -> Option<Option<Message>> {
-        let Some(first) = self.messages.front() else { return self.has_ended.then_some(None) };
+    fn take(&mut self, stays: bool, wait: bool) -> Option<Option<Message>> {
+        let Some(first) = self.messages.front() else { return (self.has_ended && wait).then_some(None) };
         if stays {
             return Some(Some(first.shown()));
         }
@@ -481,7 +508,20 @@ impl Datagrams {
         if let Some(rights) = message.as_ref().and_then(|message| message.rights.as_ref()) {
             rights.go_to(inbox.id());
         }
-        inbox.put(message, &self.inbox.as_sender(), wait)
+        let has_ended = || self.setup.lock().has_ended;
+        let put = inbox.put(message, &self.inbox.as_sender(), wait, has_ended);
+        if put == Err(Errno::ECONNREFUSED) {
+            self.lose(&inbox);
+        }
+        put
+    }
+
+    /// Disconnects it from a peer that is closed, as on Linux.
+    fn lose(&self, closed: &Arc<Inbox>) {
+        let is_peer = |peer: &Peer| peer.inbox.as_ref().is_some_and(|inbox| Arc::ptr_eq(inbox, closed));
+        if self.setup.lock().peer.as_ref().is_some_and(is_peer) {
+            self.disconnect();
+        }
     }
 
     fn send_udp(&self, message: &mut Option<Message>, to: &Address, is_peer: bool) -> Result<(), Errno> {
@@ -492,7 +532,7 @@ impl Datagrams {
                 if let Some(message) = message.as_mut() {
                     message.from = from.clone();
                 }
-                inbox.put(message, &Sender::Address(from), false)
+                inbox.put(message, &Sender::Address(from), false, || false)
             }
             None => Err(Errno::ECONNREFUSED),
         };
@@ -500,6 +540,8 @@ impl Datagrams {
             Err(Errno::ENOMEM) => Err(Errno::ENOMEM),
             Err(Errno::ECONNREFUSED | Errno::EPERM) if is_peer => {
                 self.was_refused.store(true, Ordering::Relaxed);
+                self.refusals.fetch_add(1, Ordering::Relaxed);
+                self.inbox.arrived.wake_all();
                 readiness::changed();
                 Ok(())
             }
@@ -512,8 +554,7 @@ impl Datagrams {
     /// # Errors
     /// ECONNREFUSED if nothing was where it sent a message, EAGAIN, EINTR.
     pub fn receive(&self, stays: bool, wait: bool) -> Result<Option<Message>, Errno> {
-        self.say_refused()?;
-        self.inbox.take(stays, wait)
+        self.inbox.take(stays, wait, || self.say_refused())
     }
 
     /// Takes the error that is pending (SO_ERROR).
@@ -533,13 +574,16 @@ impl Datagrams {
     /// # Errors
     /// ENOTCONN for one of the Internet that is not connected.
     pub fn shut_down(&self, incoming: bool, outgoing: bool) -> Result<(), Errno> {
-        {
+        let peer = {
             let mut setup = self.setup.lock();
             if self.domain != Domain::Unix && setup.peer.is_none() {
                 return Err(Errno::ENOTCONN);
             }
-            setup.has_ended |= outgoing && self.domain == Domain::Unix;
-        }
+            setup.has_ended |= outgoing;
+            setup.peer.as_ref().and_then(|peer| peer.inbox.clone())
+        };
+        // Its own senders wait there.
+        peer.iter().for_each(|inbox| inbox.left.wake_all());
         if incoming {
             let mut queue = self.inbox.queue.lock();
             queue.has_ended = true;
@@ -604,7 +648,7 @@ impl Content for Datagrams {
     fn changes(&self) -> Option<u64> {
         let peer = self.setup.lock().peer.as_ref().and_then(|peer| peer.inbox.clone());
         let departures = peer.map_or(0, |inbox| inbox.queue.lock().departures);
-        let refused = u64::from(self.was_refused.load(Ordering::Relaxed));
+        let refused = self.refusals.load(Ordering::Relaxed);
         Some(self.inbox.queue.lock().arrivals.wrapping_add(departures).wrapping_add(refused))
     }
 

@@ -11,12 +11,14 @@
 //!   C ◀── in a message to ──▶ D                   C and D go: only their own messages hold them
 //! ```
 //! 1. An [`Edge`] says that a socket is in a message of a queue. It is there as long as the [`Rights`] are,
-//!    and its queue is noted before the message is in it. All edges have one lock.
+//!    and its queue is noted before the message is in it. All edges have one lock. Sockets without a queue
+//!    have edges too: they may be connected while they are in a message.
 //! 2. A socket is a *candidate* if it has as many holders as edges. No descriptor of a process leads to it,
 //!    and none can before a call takes it out of a message, which takes the lock. So while the lock is held,
 //!    a candidate stays one.
 //! 3. A candidate is alive if one of its edges is of a queue that no candidate reads, or that one reads that
-//!    is alive. The messages of all others are dropped, which closes what is in them.
+//!    is alive. The messages of all others are dropped, which closes what is in them. A socket that listens
+//!    reads the queues of the connections that wait there: only a call of it takes them away.
 //! 4. A call that has rights in hand and waits for room has edges as if they were in the queue. If its
 //!    receiver is not alive, nothing that it sends can be received.
 //! 5. Rights are dropped without a spin lock held, and never by the drop of other rights: one core drops all
@@ -43,6 +45,8 @@ const FIRST_COLLECTION: usize = 32;
 
 /// A queue of messages, told apart by its address.
 pub type QueueId = usize;
+/// A socket, told apart by its address.
+type SocketId = usize;
 /// The queue of rights that are in none.
 const NOWHERE: QueueId = 0;
 
@@ -87,7 +91,7 @@ impl Rights {
     /// # Errors
     /// ETOOMANYREFS if there are too many in messages, ENOMEM.
     pub fn new(files: Vec<Opened>) -> Result<Self, Errno> {
-        collect_if_many();
+        collect_before(files.len());
         let parcel = fallible::boxed(Parcel { files, next: None })?;
         let sockets = parcel.files.iter().filter_map(Opened::socket_of_names).count();
         let mut all = IN_MESSAGES.lock();
@@ -143,6 +147,8 @@ impl Parcel {
 
 /// Closes the descriptors of a parcel, and of those that this drops.
 fn bury(mut parcel: Box<Parcel>) {
+    // First, because another core may close them later: they count no more when this returns.
+    parcel.leave();
     {
         let mut grave = GRAVE.lock();
         parcel.next = grave.first.take();
@@ -152,7 +158,6 @@ fn bury(mut parcel: Box<Parcel>) {
         }
     }
     while let Some(parcel) = next_buried() {
-        parcel.leave();
         drop(parcel);
     }
 }
@@ -169,17 +174,20 @@ fn next_buried() -> Option<Box<Parcel>> {
 
 /// A socket that only messages hold.
 struct Candidate {
-    /// The queue that it reads.
-    reads: QueueId,
+    id: SocketId,
     socket: StaticOrArc<OpenFile>,
     is_alive: bool,
 }
 
-/// Collects sockets that are only in messages of one another, if many are in messages.
-fn collect_if_many() {
+/// A queue, and the index of the candidate that reads it.
+type Reads = (QueueId, usize);
+
+/// Collects sockets that are only in messages of one another, if many are in messages or `more` descriptors
+/// would be too many.
+fn collect_before(more: usize) {
     let dead = {
         let mut all = IN_MESSAGES.lock();
-        if all.edges.len() < all.collected_at {
+        if all.edges.len() < all.collected_at && all.count + more <= MOST {
             return;
         }
         let dead = all.dead().unwrap_or_default();
@@ -204,25 +212,27 @@ impl InMessages {
     /// ENOMEM.
     fn dead(&self) -> Result<Vec<Candidate>, Errno> {
         let mut candidates = self.candidates()?;
-        candidates.sort_unstable_by_key(|candidate| candidate.reads);
         let mut edges: Vec<&Edge> = fallible::empty(self.edges.len())?;
         edges.extend(&self.edges);
         edges.sort_unstable_by_key(|edge| edge.queue);
+        let reads = reads(&candidates, &edges)?;
+        let mut readers: Vec<Reads> = fallible::empty(reads.len())?;
+        readers.extend(&reads);
+        readers.sort_unstable();
         // The queues whose messages can be received, and that were not looked at yet.
-        let mut alive: Vec<QueueId> = fallible::empty(2 * edges.len())?;
-        let mut queues = edges.iter().map(|edge| edge.queue);
-        alive.extend(queues.by_ref().filter(|queue| find(&candidates, *queue).is_err()));
+        let mut alive: Vec<QueueId> = fallible::empty(edges.len() + reads.len())?;
+        let is_read = |queue: &QueueId| readers.binary_search_by_key(queue, |(queue, _)| *queue).is_ok();
+        alive.extend(edges.iter().map(|edge| edge.queue).filter(|queue| !is_read(queue)));
         alive.dedup();
         while let Some(queue) = alive.pop() {
             let first = edges.partition_point(|edge| edge.queue < queue);
             for edge in edges.iter().skip(first).take_while(|edge| edge.queue == queue) {
-                let Some(reads) = queue_of(&edge.socket) else { continue };
-                let Some(candidate) = find(&candidates, reads).ok().and_then(|at| candidates.get_mut(at))
-                else {
-                    continue;
-                };
+                let Ok(index) = find(&candidates, id_of(&edge.socket)) else { continue };
+                let Some(candidate) = candidates.get_mut(index) else { continue };
                 if !core::mem::replace(&mut candidate.is_alive, true) {
-                    alive.push(reads);
+                    let first = reads.partition_point(|(_, reader)| *reader < index);
+                    let own = reads.iter().skip(first).take_while(|(_, reader)| *reader == index);
+                    alive.extend(own.map(|(queue, _)| *queue));
                 }
             }
         }
@@ -230,37 +240,51 @@ impl InMessages {
         Ok(candidates)
     }
 
-    /// Returns the sockets that only messages hold.
+    /// Returns the sockets that only messages hold, in the order of their numbers.
     fn candidates(&self) -> Result<Vec<Candidate>, Errno> {
         let mut found: Vec<Candidate> = fallible::empty(self.edges.len())?;
-        let mut edges: Vec<(QueueId, &Edge)> = fallible::empty(self.edges.len())?;
-        edges.extend(self.edges.iter().filter_map(|edge| Some((queue_of(&edge.socket)?, edge))));
-        edges.sort_unstable_by_key(|(reads, _)| *reads);
+        let mut edges: Vec<(SocketId, &Edge)> = fallible::empty(self.edges.len())?;
+        edges.extend(self.edges.iter().map(|edge| (id_of(&edge.socket), edge)));
+        edges.sort_unstable_by_key(|(id, _)| *id);
         for same in edges.chunk_by(|one, other| one.0 == other.0) {
-            let Some((reads, edge)) = same.first() else { continue };
+            let Some((id, edge)) = same.first() else { continue };
             if edge.socket.count_holders() == same.len() {
-                found.push(Candidate { reads: *reads, socket: edge.socket.clone(), is_alive: false });
+                found.push(Candidate { id: *id, socket: edge.socket.clone(), is_alive: false });
             }
         }
         Ok(found)
     }
 }
 
-fn find(candidates: &[Candidate], queue: QueueId) -> Result<usize, usize> {
-    candidates.binary_search_by_key(&queue, |candidate| candidate.reads)
+/// Returns the queues with `edges` that candidates read, in the order of the candidates.
+fn reads(candidates: &[Candidate], edges: &[&Edge]) -> Result<Vec<Reads>, Errno> {
+    // Each queue has one reader.
+    let mut reads: Vec<Reads> = fallible::empty(edges.len())?;
+    for (index, candidate) in candidates.iter().enumerate() {
+        let Ok(socket) = super::of(&candidate.socket) else { continue };
+        socket.each_queue(|queue| {
+            let has_edges = edges.binary_search_by_key(&queue, |edge| edge.queue).is_ok();
+            if has_edges && reads.len() < reads.capacity() {
+                reads.push((queue, index));
+            }
+        });
+    }
+    Ok(reads)
 }
 
-/// Returns the queue that a socket reads, if it reads one.
-fn queue_of(file: &OpenFile) -> Option<QueueId> {
-    super::of(file).ok().and_then(Socket::queue)
+fn find(candidates: &[Candidate], id: SocketId) -> Result<usize, usize> {
+    candidates.binary_search_by_key(&id, |candidate| candidate.id)
+}
+
+/// Returns what tells a socket from others.
+fn id_of(file: &OpenFile) -> SocketId {
+    super::of(file).map_or(0, Socket::id)
 }
 
 impl Opened {
-    /// Returns the file, if it is a socket of the Unix domain that reads messages.
+    /// Returns the file, if it is a socket of the Unix domain.
     fn socket_of_names(&self) -> Option<StaticOrArc<OpenFile>> {
         let file = self.file()?;
-        let socket = super::of(file).ok()?;
-        let reads = socket.domain() == super::Domain::Unix && socket.queue().is_some();
-        reads.then(|| file.clone())
+        (super::of(file).ok()?.domain() == super::Domain::Unix).then(|| file.clone())
     }
 }

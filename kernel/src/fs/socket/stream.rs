@@ -154,14 +154,26 @@ impl Stream {
         setup.only_v6
     }
 
-    /// Returns the queue of what comes in, if it is connected.
-    pub fn queue(&self) -> Option<QueueId> {
-        self.link.get().map(|link| Pipe::id(&link.incoming))
+    /// Calls `f` with the queue of what comes in, or with those of the connections that wait to be accepted.
+    pub fn each_queue(&self, f: impl FnMut(QueueId)) {
+        let id = |link: &Link| Pipe::id(&link.incoming);
+        if let Some(link) = self.link.get() {
+            return Some(id(link)).into_iter().for_each(f);
+        }
+        let listener = self.setup.lock().listener.clone();
+        if let Some(listener) = listener {
+            listener.queue.lock().links.iter().map(id).for_each(f);
+        }
     }
 
-    /// Drops the descriptors that have arrived.
+    /// Drops the descriptors that have arrived, also in connections that wait to be accepted.
     pub fn drop_rights(&self) {
-        self.link.get().into_iter().for_each(|link| link.incoming.drop_rights());
+        if let Some(link) = self.link.get() {
+            return link.incoming.drop_rights();
+        }
+        let Some(listener) = self.setup.lock().listener.clone() else { return };
+        let waiting = |at| listener.queue.lock().links.get(at).map(|link: &Link| link.incoming.clone());
+        (0..).map_while(waiting).for_each(|incoming| incoming.drop_rights());
     }
 
     fn link(&self) -> Result<&Link, Errno> {
