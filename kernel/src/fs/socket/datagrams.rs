@@ -233,8 +233,8 @@ impl Inbox {
     /// Puts a message in, once there is room if it `waits`. Takes it out of `message` then.
     ///
     /// # Errors
-    /// ECONNREFUSED if it is closed, EPIPE if it receives no more or the sender `has_ended`, EPERM if it takes
-    /// others' messages only. EAGAIN, EINTR, ENOMEM.
+    /// ECONNREFUSED if it is closed, EPIPE if it receives no more or the sender `has_ended`, EPERM if it
+    /// takes others' messages only. EAGAIN, EINTR, ENOMEM.
     fn put(
         &self,
         message: &mut Option<Message>,
@@ -251,8 +251,8 @@ impl Inbox {
         Ok(())
     }
 
-    /// Takes the next message, or copies it if it is to stay, unless there is an `error` first. Returns `None`
-    /// if no more come, and as on Linux EAGAIN if it would not `wait` for them.
+    /// Takes the next message, or copies it if it is to stay, unless there is an `error` first. Returns
+    /// `None` if no more come, and as on Linux EAGAIN if it would not `wait` for them.
     fn take(
         &self,
         stays: bool,
