@@ -461,10 +461,59 @@ static void a_thread_that_waits_is_cancelled(void) {
     in_thread(wait_for_one, (void *)(intptr_t)keeper);
 }
 
+// A child of vfork maps memory while a thread unmaps much of its own, and is killed by another process.
+static struct shared {
+    volatile pid_t child;
+    volatile int is_unmapping, is_mapping;
+} *shared;
+
+static void *unmap_much(void *unused) {
+    const size_t pages = 128 << 10;
+    while (shared->child == 0) {}
+    unsigned char *much = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    NEED(much != MAP_FAILED);
+    for (size_t i = 0; i < pages; i++) much[i * page] = 1;
+    shared->is_unmapping = 1;
+    NEED(munmap(much, pages * page) == 0);
+    return unused;
+}
+
+static void *map_in_vfork(void *unused) {
+    pid_t child = vfork();
+    if (child == 0) {
+        shared->child = getpid();
+        while (!shared->is_unmapping) {}
+        for (volatile int i = 0; i < 10000; i++) {}
+        shared->is_mapping = 1;
+        mmap(NULL, 300 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        for (;;) pause();
+    }
+    say_end("the child", child);
+    return unused;
+}
+
+static void a_child_of_vfork_that_is_killed_keeps_no_lock(void) {
+    shared = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    NEED(shared != MAP_FAILED);
+    pid_t killer = fork();
+    if (killer == 0) {
+        while (!shared->is_mapping) sched_yield();
+        // Not before it has begun to wait.
+        usleep(1000);
+        _exit(kill(shared->child, SIGKILL));
+    }
+    pthread_t threads[] = {start(unmap_much, NULL), start(map_in_vfork, NULL)};
+    finish(threads[0]);
+    finish(threads[1]);
+    say_end("the killer", killer);
+    NEED(munmap(map_pages(300), 300 * page) == 0);
+}
+
 RULES(RULE(children_of_a_thread_are_the_processes), RULE(any_child_is_found), RULE(a_thread_waits_in_many_ways),
       RULE(a_thread_sets_the_group_of_its_child),
       RULE(a_handler_interrupts_a_wait), RULE(a_wait_goes_on_after_a_handler), RULE(a_program_that_is_missing_is_an_error),
       RULE(a_child_of_vfork_has_its_parents_memory), RULE(a_child_begins_as_its_thread), RULE(a_handler_may_fork),
       RULE(a_child_without_a_signal_may_be_killed), RULE(a_child_has_the_rights_of_its_thread),
       RULE(a_child_of_vfork_makes_one_of_its_own), RULE(a_child_without_a_signal_is_waited_for), RULE(threads_make_children_at_once), RULE(threads_wait_for_any), RULE(children_that_are_ignored_are_not_found),
-      RULE(the_end_of_a_child_is_a_signal), RULE(a_thread_that_waits_is_cancelled))
+      RULE(the_end_of_a_child_is_a_signal), RULE(a_thread_that_waits_is_cancelled),
+      RULE(a_child_of_vfork_that_is_killed_keeps_no_lock))

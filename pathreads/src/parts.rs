@@ -21,6 +21,8 @@
 //!    does not come: all are out when there is one.
 //! 5. *A member that is killed while it is in stays in.* The leader's watcher ends all others then. Before it
 //!    executes a program it takes the lock, and waits for members that are in, before it kills them.
+//! 6. *A copy of the words, of a child of `fork`, begins with all out* ([`forget`]). They were copied under
+//!    the lock, and a member may have been stopped where it is in and has not seen the lock taken.
 
 use sync::atomic::{AtomicU32, Ordering, fence};
 
@@ -76,6 +78,12 @@ fn is_out(inside: &AtomicU32, kernel: &impl Kernel) -> bool {
     let _ = inside.compare_exchange(IN, AWAITED, Ordering::Relaxed, Ordering::Relaxed);
     kernel.wait(inside, AWAITED, 10);
     false
+}
+
+/// Makes members out that are gone, and the lock of the table free. No other member is in.
+pub fn forget<'a>(members: impl Iterator<Item = &'a AtomicU32>, table: &AtomicU32) {
+    members.for_each(|inside| inside.store(OUT, Ordering::Relaxed));
+    table.store(requests::FREE, Ordering::Relaxed);
 }
 
 /// Takes the lock of the table. This member is in.

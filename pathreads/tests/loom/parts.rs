@@ -42,6 +42,14 @@ impl Kernel for World {
     fn interrupt(&self, _: u32) {}
 }
 
+struct NoSleep;
+
+impl Kernel for NoSleep {
+    fn wait(&self, _: &AtomicU32, _: u32, _: u64) {}
+    fn wake(&self, _: &AtomicU32) {}
+    fn interrupt(&self, _: u32) {}
+}
+
 fn add(cell: &Cell<u32>) {
     cell.set(cell.get() + 1);
 }
@@ -138,13 +146,29 @@ fn a_member_that_is_killed_while_it_is_in_is_given_up() {
         let world = World::new();
         assert!(parts::enter(&world.inside[0], &world.lock, &*world));
         let killed = [&world.inside[0]];
-        struct NoSleep;
-        impl Kernel for NoSleep {
-            fn wait(&self, _: &AtomicU32, _: u32, _: u64) {}
-            fn wake(&self, _: &AtomicU32) {}
-            fn interrupt(&self, _: u32) {}
-        }
         requests::take_lock(&world.lock, &*world, || {});
         assert!(!parts::await_others(killed.into_iter(), 2, &NoSleep));
+    });
+}
+
+/// One that has the lock copies the words, as `fork` does, while another is about to see that it is taken.
+#[test]
+fn a_copy_of_the_words_begins_with_all_out() {
+    explore(3, || {
+        let world = World::new();
+        let other = thread::spawn({
+            let world = Arc::clone(&world);
+            move || world.change_own(0)
+        });
+        requests::take_lock(&world.lock, &*world, || {});
+        assert!(parts::await_others(world.inside.iter(), u32::MAX, &*world));
+        let copy = World::new();
+        for (copied, inside) in copy.inside.iter().zip(&world.inside) {
+            copied.store(inside.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        requests::release_lock(&world.lock, &*world);
+        parts::forget(copy.inside.iter(), &copy.table_lock);
+        assert!(parts::await_others(copy.inside.iter(), 1, &NoSleep));
+        other.join().unwrap();
     });
 }

@@ -209,7 +209,7 @@ fn until_over() {
         }
         wait(word, value, 1000 * MILLISECOND);
     }
-    if super::holder_is_me() {
+    if super::release_for_child() {
         sys::fail(b"a child of vfork was killed while it changed the record of memory", 125);
     }
 }
@@ -422,6 +422,7 @@ pub fn begin(frame: &mut Frame) {
     control.members[0].thread.store(own_thread(), Ordering::Relaxed);
     control.ending.store(0, Ordering::Relaxed);
     control.lock.store(0, Ordering::Relaxed);
+    super::forget_insides();
     control.stops.store(0, Ordering::Relaxed);
     lacks::begin_process();
     control.leaving.store(0, Ordering::Relaxed);

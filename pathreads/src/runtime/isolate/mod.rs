@@ -139,7 +139,7 @@ pub enum Request {
 struct Control {
     /// 0 if free, 1 if taken, 2 if a member may sleep.
     lock: AtomicU32,
-    /// The number of the member that holds it plus one, [`OF_LEADER`], or 0.
+    /// The number of the member that holds it plus one, [`OF_LEADER`], or 0, with [`WAITS`] at first.
     holder: AtomicU32,
     /// The lock of the record for members that change their own memory without the other lock.
     table: AtomicU32,
@@ -395,6 +395,10 @@ pub fn is_copy(information: &context::Information) -> bool {
 /// The holder of the lock that is a thread of the leader, and not the program's.
 const OF_LEADER: u32 = MOST_MEMBERS as u32 + 1;
 
+/// Set in the holder's number while it waits for members that change their own memory, and has changed
+/// nothing itself.
+const WAITS: u32 = 1 << 31;
+
 /// Runs `f` with the record, under the lock, with signals blocked.
 fn locked<R>(f: impl FnOnce(&mut Record) -> R) -> R {
     sys::with_signals_blocked(|| with_record(f))
@@ -410,12 +414,14 @@ fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
     // This member's own handlers see the mark before the lock is taken, and until it is released.
     compiler_fence(Ordering::SeqCst);
     lock();
+    let number = if is_member { me() as u32 + 1 } else { OF_LEADER };
+    // A child of `vfork` may be killed while it waits: its maker finds the lock taken then.
+    control().holder.store(number | WAITS, Ordering::Relaxed);
     parts::await_others(insides(), u32::MAX, &Linux);
-    control().holder.store(if is_member { me() as u32 + 1 } else { OF_LEADER }, Ordering::Relaxed);
+    control().holder.store(number, Ordering::Relaxed);
     // SAFETY: the lock is held.
     let result = f(unsafe { &mut *control().record.get() });
-    control().holder.store(0, Ordering::Relaxed);
-    unlock();
+    release();
     compiler_fence(Ordering::SeqCst);
     if is_member {
         IN_RECORD.store(false, Ordering::Relaxed);
@@ -512,14 +518,25 @@ fn await_insides() {
 fn forget_members(is_locked: bool) {
     for member in &control().members[1..] {
         member.thread.store(0, Ordering::Relaxed);
-        member.inside.store(0, Ordering::Relaxed);
         member.pending.store(0, Ordering::Release);
         wake(&member.pending);
     }
-    control().table.store(0, Ordering::Relaxed);
-    if is_locked || !matches!(control().holder.load(Ordering::Relaxed), 1 | OF_LEADER) {
+    parts::forget(control().members[1..].iter().map(|member| &member.inside), &control().table);
+    if is_locked || !matches!(control().holder.load(Ordering::Relaxed) & !WAITS, 1 | OF_LEADER) {
         unlock();
     }
+}
+
+/// Forgets what members were about when a process was copied, which has one of its own: another may have been
+/// stopped when it was about to see that the lock is taken.
+fn forget_insides() {
+    parts::forget(control().members.iter().map(|member| &member.inside), &control().table);
+}
+
+/// Releases the lock of the record.
+fn release() {
+    control().holder.store(0, Ordering::Relaxed);
+    unlock();
 }
 
 /// Releases the lock.
@@ -630,9 +647,15 @@ fn stay_stopped(value: u32, pointer: u64) {
     requests::stay_stopped(&control().stops, value, &Linux, || serve(pointer));
 }
 
-/// Returns whether the lock is held in this member's name.
-fn holder_is_me() -> bool {
-    control().holder.load(Ordering::Relaxed) == me() as u32 + 1
+/// Releases the lock if it was taken in this member's name, by a child that was killed. Returns whether that
+/// had begun to change the record.
+fn release_for_child() -> bool {
+    let number = me() as u32 + 1;
+    let holder = control().holder.load(Ordering::Relaxed);
+    if holder == number | WAITS {
+        release();
+    }
+    holder == number
 }
 
 /// Runs `f`, which copies the program's memory, while all other members are stopped. A copy that is made
