@@ -1068,6 +1068,23 @@ static void parts_change_while_all_does(void) {
     SAY("%ld %ld\n", ends, sum);
 }
 
+// Most of many mappings are unmapped and mapped again, beside some that stay: they find the same places.
+static void places_are_used_again(void) {
+    enum { MANY = 128, STAY = 8 };
+    unsigned char *before[MANY], *after[MANY];
+    for (int i = 0; i < MANY; i++) before[i] = map_pages(24);
+    int again = 0;
+    for (int round = 0; round < 3; round++) {
+        for (int i = STAY; i < MANY; i++) NEED(munmap(round ? after[i] : before[i], 24 * page) == 0);
+        again = 0;
+        for (int i = STAY; i < MANY; i++) {
+            after[i] = map_pages(24);
+            for (int k = STAY; k < MANY; k++) again += after[i] == before[k];
+        }
+    }
+    SAY("%d\n", again > MANY * 3 / 4);
+}
+
 RULES(RULE(parts_change_while_all_does), RULE(a_call_that_waits_has_what_is_there_then), RULE(an_interruption_is_not_lost_with_a_right),
       RULE(a_set_is_as_long_as_the_call_says), RULE(neighbours_are_unmapped_one_by_one), RULE(a_call_takes_what_others_have_handed_on), RULE(memory_outlives_its_thread), RULE(no_thread_reads_what_is_unmapped), RULE(a_place_that_was_unmapped_may_be_taken),
       RULE(any_thread_may_change_what_another_has), RULE(a_child_has_what_any_thread_mapped),
@@ -1078,4 +1095,4 @@ RULES(RULE(parts_change_while_all_does), RULE(a_call_that_waits_has_what_is_ther
       RULE(a_process_has_the_stack_that_it_is_given), RULE(the_first_thread_of_a_child_is_joined),
       RULE(the_list_of_arguments_may_end_with_a_page), RULE(the_last_thread_may_execute), RULE(paths_of_threads_may_be_long),
       RULE(an_interruption_is_not_lost), RULE(a_child_has_a_copy_of_one_moment),
-      RULE(the_parent_is_the_process), RULE(the_parent_may_end), RULE(a_thread_sleeps_on_when_its_word_is_gone), RULE(a_child_of_vfork_may_wait), RULE(children_are_spawned_while_memory_goes), RULE(any_thread_may_execute_a_file))
+      RULE(the_parent_is_the_process), RULE(the_parent_may_end), RULE(a_thread_sleeps_on_when_its_word_is_gone), RULE(a_child_of_vfork_may_wait), RULE(children_are_spawned_while_memory_goes), RULE(any_thread_may_execute_a_file), RULE(places_are_used_again))

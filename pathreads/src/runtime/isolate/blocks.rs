@@ -241,16 +241,24 @@ fn drop_pages(at: u64, length: u64) -> bool {
 /// Finds a place for a new block, for a mapping of plain memory.
 pub fn place(record: &Record, arguments: [u64; 6]) -> Option<Block> {
     let found = find(record, arguments);
+    look_further(arguments);
+    found
+}
+
+/// Returns whether [`place`] finds one. If not, the next look is at other slots.
+pub fn has_place(record: &Record, arguments: [u64; 6]) -> bool {
+    let is_found = find(record, arguments).is_some();
+    if !is_found {
+        look_further(arguments);
+    }
+    is_found
+}
+
+fn look_further(arguments: [u64; 6]) {
     if let Some(size) = size_for(arguments) {
         let next = &NEXT[size];
         next.store((next.load(Ordering::Relaxed) + 1) % SLOTS as u32, Ordering::Relaxed);
     }
-    found
-}
-
-/// Returns whether [`place`] finds one.
-pub fn has_place(record: &Record, arguments: [u64; 6]) -> bool {
-    find(record, arguments).is_some()
 }
 
 fn find(record: &Record, arguments: [u64; 6]) -> Option<Block> {
