@@ -246,6 +246,52 @@ static void a_session_is_made(void) {
     say_end("the leader", child);
 }
 
+// Makes more calls than the runtime waits for before it rewrites code.
+static void have_code_rewritten(void) {
+    for (int i = 0; i < 700; i++) syscall(SYS_getppid);
+}
+
+// Numbers are set by short instructions, so only the padding behind has room for a jump.
+void make_two_calls(long *first, long *second);
+long make_a_call(void);
+extern unsigned char padding[];
+unsigned long keep_a_number(void);
+extern unsigned char second_page[];
+__asm__(".text\n.p2align 6\n.globl make_two_calls\n.type make_two_calls, @function\nmake_two_calls:\n.cfi_startproc\n"
+        "mov %rdi, %r8\nmov %rsi, %r9\nxor %eax, %eax\nmov $39, %al\nsyscall\nmov %rax, (%r8)\n"
+        "xor %eax, %eax\nmov $110, %al\nsyscall\nmov %rax, (%r9)\nret\n.cfi_endproc\n.p2align 6, 0x90\n"
+        "before_call:\n.cfi_startproc\nret\n.cfi_endproc\n"
+        ".globl make_a_call\n.type make_a_call, @function\nmake_a_call:\n.cfi_startproc\n"
+        "xor %eax, %eax\nmov $39, %al\nsyscall\nret\n.cfi_endproc\n.globl padding\npadding:\n.p2align 6, 0x90\n"
+        "behind_padding:\n.cfi_startproc\nret\n.cfi_endproc\n"
+        // The number's last five bytes, which begin the second page, are an instruction themselves.
+        ".p2align 12\n.fill 4096 - 5, 1, 0xcc\n.globl keep_a_number\n.type keep_a_number, @function\nkeep_a_number:\n"
+        ".cfi_startproc\nmovabs $0x27b8010203, %rdx\n.globl second_page\n.set second_page, keep_a_number + 5\n"
+        "xor %eax, %eax\nmov $39, %al\nsyscall\nmov %rdx, %rax\nret\n.cfi_endproc\n.p2align 12\n");
+
+static void two_calls_beside_one_padding_stay(void) {
+    long first = 0, second = 0;
+    have_code_rewritten();
+    make_two_calls(&first, &second);
+    SAY("%d %d\n", first == getpid(), second == getppid());
+}
+
+static void code_in_padding_stays(void) {
+    const unsigned char code[] = {0xb8, 42, 0, 0, 0, 0xc3};
+    unsigned char *at = padding - (uintptr_t)padding % page;
+    NEED(mprotect(at, 2 * page, PROT_READ | PROT_WRITE | PROT_EXEC) == 0);
+    memcpy(padding, code, sizeof code);
+    NEED(mprotect(at, 2 * page, PROT_READ | PROT_EXEC) == 0);
+    have_code_rewritten();
+    SAY("%d\n", ((int (*)(void))(void *)padding)());
+}
+
+static void an_instruction_on_two_mappings_stays(void) {
+    NEED(mprotect(second_page, page, PROT_READ | PROT_WRITE | PROT_EXEC) == 0);
+    have_code_rewritten();
+    SAY("%lx\n", keep_a_number());
+}
+
 static void exit_handlers_run(void) {
     SAY("last words follow\n");
     fflush(stdout);
@@ -257,4 +303,6 @@ RULES(RULE(the_auxiliary_vector_is_the_programs), RULE(the_auxiliary_vector_is_i
       RULE(the_command_line_is_the_programs), RULE(programs_are_executed), RULE(scripts_are_executed),
       RULE(a_descriptor_is_executed), RULE(descriptors_are_kept_and_closed), RULE(programs_are_spawned),
       RULE(ignored_signals_stay_ignored), RULE(a_vfork_child_shares_memory), RULE(children_have_children),
-      RULE(clone_shares_as_it_is_told), RULE(clone3_makes_children), RULE(a_session_is_made), RULE(exit_handlers_run))
+      RULE(clone_shares_as_it_is_told), RULE(clone3_makes_children), RULE(a_session_is_made),
+      RULE(two_calls_beside_one_padding_stay), RULE(code_in_padding_stays), RULE(an_instruction_on_two_mappings_stays),
+      RULE(exit_handlers_run))

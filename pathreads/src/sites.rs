@@ -134,6 +134,7 @@ impl<'a> Code<'a> {
         if SIGRETURN.iter().any(|bytes| self.file[..call as usize].ends_with(bytes)) {
             return None;
         }
+        let free = free.max(self.first);
         let before = way.iter().rev().find(|one| one.length >= JUMP && one.start >= free);
         if let Some(one) = before {
             let relative = way.relative.filter(|relative| relative.at >= one.start);
@@ -169,7 +170,8 @@ impl<'a> Code<'a> {
         (sweep.at == call).then_some(way)
     }
 
-    /// Returns where to start decoding: at the function's start, or after the last one before.
+    /// Returns where to start decoding: at the function's start, or after the last one before. That may lie
+    /// before the part that is mapped, which may begin in an instruction.
     fn decodable_from(self, call: u64) -> u64 {
         let address = self.segment.address + (call - self.segment.offset);
         let start = match self.functions.map(|functions| functions.place(address)) {
@@ -180,7 +182,7 @@ impl<'a> Code<'a> {
             Some(Place::After(None)) | None => self.segment.address,
         };
         let offset = self.segment.offset + start.saturating_sub(self.segment.address);
-        offset.clamp(self.first, call)
+        offset.clamp(self.segment.offset, call)
     }
 
     /// Returns a hole of five bytes that a short jump at `call` reaches, between two functions.

@@ -245,6 +245,23 @@ fn libraries_beside_the_program_are_found() {
     }
 }
 
+/// The dynamic linker loads a program as its own library by the path that the program has in `/proc`.
+#[test]
+fn a_program_is_its_own_library() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "#include <stdio.h>\n#include <stdlib.h>\n\
+        const char linker[] __attribute__((section(\".interp\"))) = \"/lib64/ld-linux-x86-64.so.2\";\
+        __attribute__((constructor)) static void begin() { puts(\"loaded\"); fflush(stdout); }\
+        void start() { __asm__ volatile(\"and $-16, %rsp\"); exit(4); }";
+    let program = compile(folder.path(), "own", text, &["-shared", "-fPIC", "-Wl,-e,start"]);
+    for way in super::WAYS {
+        let mut command = in_way(way, "/usr/bin/env");
+        command.arg("LD_PRELOAD=/proc/self/exe").arg(&program);
+        let seen = see(command);
+        assert_eq!((seen.status, seen.text.as_str()), (Some(4), "loaded\n"), "{way:?}: {}", seen.messages);
+    }
+}
+
 /// The first call that is not the dynamic linker's has the program's registers: the C library asks for the
 /// limit of stacks.
 #[test]

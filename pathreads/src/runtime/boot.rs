@@ -183,10 +183,10 @@ impl Start {
         pathreads::page_end(last + text(last).len() as u64 + 1)
     }
 
-    /// Returns whether a variable for the dynamic linker names the place of the program.
+    /// Returns whether a variable for the dynamic linker names the program or its place.
     fn has_linker_variable(self) -> bool {
         let mut texts = (self.environment()..self.auxiliary() - 1).map(|index| text(self.word(index)));
-        texts.any(|text| text.starts_with(b"LD_") && text.contains(&b'$'))
+        texts.any(|text| text.starts_with(b"LD_") && names_program(text))
     }
 
     /// Returns the value of a variable of the environment.
@@ -557,6 +557,12 @@ fn is_linker(file: u64, headers: Headers<'_>, bias: u64) -> bool {
     })
 }
 
+/// Returns whether a name for the dynamic linker has it look at `/proc/self/exe`: by that path, or for
+/// `$ORIGIN`.
+fn names_program(name: &[u8]) -> bool {
+    name.contains(&b'$') || name.windows(4).any(|part| part == b"/exe")
+}
+
 /// Returns whether the dynamic linker may look for libraries by the place of the program, or if that is not
 /// known. Then it asks for `/proc/self/exe`, which is the runtime's file.
 fn names_origin(file: u64, headers: Headers<'_>, bias: u64) -> bool {
@@ -564,7 +570,7 @@ fn names_origin(file: u64, headers: Headers<'_>, bias: u64) -> bool {
         let mut name = [0; 128];
         let length = user::read_text(at, &mut name);
         let end = name[..length].iter().position(|byte| *byte == 0);
-        end.is_some_and(|end| !name[..end].contains(&b'$'))
+        end.is_some_and(|end| !names_program(&name[..end]))
     };
     !with_dynamic(file, headers, bias, |dynamic, strings| {
         dynamic.expanded().all(|at| is_plain(strings.wrapping_add(at)))

@@ -15,7 +15,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use pathreads::elf::Headers;
-use pathreads::sites::{Code, MAX_COPIED, Relative, Site};
+use pathreads::sites::{Code, JUMP, MAX_COPIED, Relative, Site};
 use pathreads::{PAGE, RUNTIME_BASE, RUNTIME_END, SLOTS_BASE, maps, page_end, page_start, slot};
 
 use crate::dispatch::OF_INTEREST;
@@ -488,12 +488,16 @@ fn rewrite_sites(mapping: Mapping, file: &[u8], sites: &[Site]) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a site's code is the file's. A program may have changed it.
+/// Returns whether a site's code is the file's, and its hole, too. A program may have changed them, and
+/// another site may have taken the hole.
 fn is_as_in_file(site: &Site, place: impl Fn(u64) -> u64, file: &[u8]) -> bool {
-    let mut code = [0; MAX_COPIED + 2];
-    let bytes = &file[site.start as usize..site.call as usize + 2];
-    let code = &mut code[..bytes.len()];
-    user::read(place(site.start), code).is_ok() && code == bytes
+    let is_same = |from: u64, end: u64| {
+        let mut code = [0; MAX_COPIED + 2];
+        let bytes = &file[from as usize..end as usize];
+        let code = &mut code[..bytes.len()];
+        user::read(place(from), code).is_ok() && code == bytes
+    };
+    is_same(site.start, site.call + 2) && site.hole.is_none_or(|hole| is_same(hole, hole + JUMP))
 }
 
 /// Writes a site's jumps. Where `place` says, the code is writable.
