@@ -510,6 +510,39 @@ static void a_signal_waits_for_room(void) {
     SAY("%d\n", count);
 }
 
+// Linux then keeps of some signals the number alone, and they come all the same.
+static volatile sig_atomic_t handled_last;
+static void note_last(int signal) {
+    handled_last = signal;
+}
+
+static void *get_without_room(void *unused) {
+    set_mask(SIG_UNBLOCK, SIGUSR1, SIGUSR2);
+    sem_post(&ready);
+    for (int i = 0; i < 2; i++) {
+        while (handled_last == 0) sched_yield();
+        SAY("%d\n", (int)handled_last);
+        handled_last = 0;
+        sem_post(&taken);
+    }
+    return unused;
+}
+
+static void a_signal_to_a_thread_needs_no_room(void) {
+    block_all();
+    NEED(setrlimit(RLIMIT_SIGPENDING, &(struct rlimit){0, 0}) == 0);
+    NEED(sigaction(SIGUSR1, &(struct sigaction){.sa_handler = note_last}, NULL) == 0);
+    NEED(sigaction(SIGUSR2, &(struct sigaction){.sa_handler = note_last}, NULL) == 0);
+    pthread_t thread = start(get_without_room, NULL);
+    until(&ready);
+    alarm(20);
+    set_mask(SIG_UNBLOCK, SIGALRM, 0);
+    NEED(pthread_kill(thread, SIGUSR1) == 0);
+    until(&taken);
+    NEED(sigqueue(getpid(), SIGUSR2, (union sigval){.sival_int = 1}) == 0);
+    finish(thread);
+}
+
 static void queued_signals_come_in_order(void) {
     block_all();
     for (int is_ready = 0; is_ready < 2; is_ready++) {
@@ -658,6 +691,6 @@ RULES(RULE(a_thread_waits_for_the_processes), RULE(any_of_several_threads_takes_
       RULE(a_thread_that_ends_takes_no_signal_with_it), RULE(the_only_thread_that_has_it_open_handles_it),
       RULE(the_first_thread_blocks_it_last), RULE(a_signal_to_oneself_comes_at_once), RULE(calls_open_a_signal_while_they_wait),
       RULE(a_thread_waits_for_ends_of_children), RULE(a_timer_is_the_processes), RULE(signals_say_what_they_said),
-      RULE(a_signal_that_a_handler_blocks_is_anothers), RULE(a_signal_waits_for_room), RULE(queued_signals_come_in_order), RULE(queued_signals_are_handled_in_order), RULE(another_process_sends_one),
+      RULE(a_signal_that_a_handler_blocks_is_anothers), RULE(a_signal_waits_for_room), RULE(a_signal_to_a_thread_needs_no_room), RULE(queued_signals_come_in_order), RULE(queued_signals_are_handled_in_order), RULE(another_process_sends_one),
       RULE(the_first_thread_may_be_gone), RULE(a_signal_to_the_group_comes_once), RULE(what_is_pending),
       RULE(what_none_takes_stays_pending), RULE(a_child_gets_its_own))

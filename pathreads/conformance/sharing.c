@@ -3,6 +3,7 @@
 #include "rule.h"
 
 #include <linux/futex.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/utsname.h>
 
@@ -456,6 +457,62 @@ static void a_thread_sleeps_on_when_its_word_is_gone(void) {
         }
     }
     SAY("%d\n", (int)count);
+}
+
+// Linux reads the time when a thread goes to sleep, and no more.
+static void *sleep_for_a_time(void *with) {
+    struct timespec *time = with;
+    sleeper = gettid();
+    sem_post(&ready);
+    SAY_CALL(syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 5, time));
+    return NULL;
+}
+
+static void a_thread_sleeps_on_when_its_time_is_gone(void) {
+    begin();
+    for (int is_word = 0; is_word < 2; is_word++) {
+        unsigned char *pages = map_pages(5), *others = map_pages(5);
+        word = (int *)((is_word ? pages : others) + 8);
+        *word = 5;
+        struct timespec *time = (struct timespec *)(pages + 64);
+        time->tv_sec = 1;
+        pthread_t thread = start(sleep_for_a_time, time);
+        sem_wait(&ready);
+        until_asleep(sleeper);
+        NEED(munmap(pages, 5 * page) == 0);
+        finish(thread);
+    }
+}
+
+// Linux has no limit of the messages that one call receives.
+#define MESSAGES 3000
+
+static unsigned char *bytes;
+static struct mmsghdr *messages;
+static void *make_messages(void *unused) {
+    bytes = map_pages(2 * MESSAGES);
+    messages = (void *)map_pages(100);
+    struct iovec *vectors = (void *)map_pages(100);
+    for (size_t i = 0; i < MESSAGES; i++) {
+        NEED(mprotect(bytes + 2 * i * page, page, PROT_READ | PROT_WRITE | PROT_EXEC) == 0);
+        bytes[2 * i * page] = 1;
+        vectors[i] = (struct iovec){bytes + 2 * i * page, 1};
+        messages[i].msg_hdr = (struct msghdr){.msg_iov = vectors + i, .msg_iovlen = 1};
+    }
+    return unused;
+}
+
+static void thousands_of_messages_are_received(void) {
+    static char sent[MESSAGES];
+    int sockets[2], sum = 0;
+    NEED(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
+    finish(start(make_messages, NULL));
+    memset(sent, 7, MESSAGES);
+    NEED(write(sockets[0], sent, MESSAGES) == MESSAGES);
+    SAY_CALL(recvmmsg(sockets[1], messages, MESSAGES, MSG_DONTWAIT, NULL));
+    for (size_t i = 0; i < MESSAGES; i++) sum += bytes[2 * i * page];
+    SAY_CALL(recvmmsg(sockets[1], messages, -1U, MSG_DONTWAIT, NULL));
+    SAY("%d\n", sum);
 }
 
 // Signals that were set while it waited are its parent's.
@@ -1095,4 +1152,5 @@ RULES(RULE(parts_change_while_all_does), RULE(a_call_that_waits_has_what_is_ther
       RULE(a_process_has_the_stack_that_it_is_given), RULE(the_first_thread_of_a_child_is_joined),
       RULE(the_list_of_arguments_may_end_with_a_page), RULE(the_last_thread_may_execute), RULE(paths_of_threads_may_be_long),
       RULE(an_interruption_is_not_lost), RULE(a_child_has_a_copy_of_one_moment),
-      RULE(the_parent_is_the_process), RULE(the_parent_may_end), RULE(a_thread_sleeps_on_when_its_word_is_gone), RULE(a_child_of_vfork_may_wait), RULE(children_are_spawned_while_memory_goes), RULE(any_thread_may_execute_a_file), RULE(places_are_used_again))
+      RULE(the_parent_is_the_process), RULE(the_parent_may_end), RULE(a_thread_sleeps_on_when_its_word_is_gone), RULE(a_thread_sleeps_on_when_its_time_is_gone),
+      RULE(thousands_of_messages_are_received), RULE(a_child_of_vfork_may_wait), RULE(children_are_spawned_while_memory_goes), RULE(any_thread_may_execute_a_file), RULE(places_are_used_again))

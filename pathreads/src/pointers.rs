@@ -45,6 +45,9 @@ const MESSAGE: u64 = 56;
 pub const MESSAGE_OF_MANY: u64 = 64;
 /// The most elements of an array of `iovec` or `mmsghdr`.
 pub const MOST_VECTORS: u64 = 1024;
+/// More messages than a program receives by one call. Linux has no limit there.
+const MOST_RECEIVED: u64 = 1 << 16;
+const RECVMMSG: u64 = 299;
 /// More than what a `prctl` or an `ioctl` of a terminal reads or writes.
 const SMALL: u64 = 512;
 
@@ -59,8 +62,9 @@ impl Memory {
             Vectors(at, count) => (call[at + 1], VECTOR * call[count + 1].min(MOST_VECTORS)),
             Message(at) => (call[at + 1], MESSAGE),
             Messages(at, count) => {
+                let most = if call[0] == RECVMMSG { MOST_RECEIVED } else { MOST_VECTORS };
                 let count = u64::from(call[count + 1] as u32);
-                (call[at + 1], MESSAGE_OF_MANY * count.min(MOST_VECTORS))
+                (call[at + 1], MESSAGE_OF_MANY * count.min(most))
             }
         }
     }
@@ -223,6 +227,11 @@ mod tests {
         assert_eq!(Message(1).range(&call), (2, MESSAGE));
         assert_eq!(Messages(1, 2).range(&call), (2, 3 * MESSAGE_OF_MANY));
         assert_eq!(Messages(1, 2).range(&[0, 1, 2, u64::MAX, 0, 0, 0]), (2, MOST_VECTORS * MESSAGE_OF_MANY));
+        assert_eq!(Messages(1, 2).range(&[299, 1, 2, 3000, 0, 0, 0]), (2, 3000 * MESSAGE_OF_MANY));
+        assert_eq!(
+            Messages(1, 2).range(&[299, 1, 2, u64::MAX, 0, 0, 0]),
+            (2, MOST_RECEIVED * MESSAGE_OF_MANY)
+        );
         assert_eq!(Elements(0, 8, 1).range(&[7, 9, u64::MAX, 0, 0, 0, 0]), (9, u64::MAX));
     }
 

@@ -262,10 +262,12 @@ fn prepare(frame: &mut Frame) {
         touch(start, length);
         match memory {
             Memory::Vectors(..) => touch_vectors(start, length / pointers::VECTOR),
-            Memory::Message(_) => touch_message(start),
+            Memory::Message(_) => _ = touch_message(start),
             Memory::Messages(..) => {
                 let count = length / pointers::MESSAGE_OF_MANY;
-                (0..count).for_each(|index| touch_message(start + index * pointers::MESSAGE_OF_MANY));
+                // The number may be more than there are.
+                let mut all = (0..count).map(|index| start.wrapping_add(index * pointers::MESSAGE_OF_MANY));
+                while all.next().is_some_and(touch_message) {}
             }
             _ => {}
         }
@@ -306,14 +308,17 @@ fn touch_vectors(start: u64, count: u64) {
     }
 }
 
-/// Does this for a `msghdr`.
+/// Does this for a `msghdr`. Returns whether that is there.
 #[inline(never)]
-fn touch_message(start: u64) {
-    let Ok([name, name_length, vectors, count, control, control_length]) = user::words(start) else { return };
+fn touch_message(start: u64) -> bool {
+    let Ok([name, name_length, vectors, count, control, control_length]) = user::words(start) else {
+        return false;
+    };
     touch(name, name_length & 0xffff_ffff);
     touch(vectors, count.min(pointers::MOST_VECTORS) * pointers::VECTOR);
     touch_vectors(vectors, count.min(pointers::MOST_VECTORS));
     touch(control, control_length);
+    true
 }
 
 /// Returns the error of a call that cannot be right, and says why. It is not inlined, because Go makes calls
@@ -340,6 +345,9 @@ fn is_refused(number: u64, first: u64) -> bool {
     }
 }
 
+/// The words of memory for a futex's frame that are a copy of its time. Linux reads that once.
+const TIME: usize = 4;
+
 /// The word of memory for a futex's frame that says whether the call has met memory that was not there.
 const LACKED: usize = 6;
 
@@ -352,11 +360,11 @@ static GONE: AtomicU32 = AtomicU32::new(0);
 /// Makes a futex one of shared memory again. On Linux a thread that sleeps does so when the memory has gone.
 #[inline(never)]
 fn prepare_futex_again(frame: &mut Frame) {
-    const WAIT: u64 = 0;
-    const WAIT_BITSET: u64 = 9;
     if frame.again == 0 {
         // It may have slept elsewhere meanwhile.
         let [word, operation, value, time, other, set] = frame.arguments();
+        let kept = &raw const frame.scratch[TIME] as u64;
+        let time = if frame.call[4] == kept { kept } else { time };
         frame.call[1..].copy_from_slice(&[word, operation, value, time, other, set]);
     }
     let has_lacked = frame.scratch[LACKED] != 0;
@@ -364,11 +372,17 @@ fn prepare_futex_again(frame: &mut Frame) {
     let has_slept = frame.rax == Errno::EINTR.to_result() || frame.rax == entry::RESTARTED && !has_lacked;
     frame.scratch[LACKED] = u64::from(has_lacked && !has_slept);
     let [_, word, operation, ..] = frame.call;
-    let waits = frame.again == 0 && matches!(operation & 0x7f, WAIT | WAIT_BITSET);
-    if waits && has_slept && lacks::is_noted() && !is_readable(word) {
+    if waits(frame, operation) && has_slept && lacks::is_noted() && !is_readable(word) {
         // When there is memory again, the thread is asked (`lacks`), and looks at that.
         (frame.call[1], frame.call[3]) = (GONE.as_ptr() as u64, 0);
     }
+}
+
+/// Returns whether a futex's frame is a call of the program that waits.
+fn waits(frame: &Frame, operation: u64) -> bool {
+    const WAIT: u64 = 0;
+    const WAIT_BITSET: u64 = 9;
+    frame.again == 0 && matches!(operation & 0x7f, WAIT | WAIT_BITSET)
 }
 
 /// Returns whether the program may read at an address.
@@ -398,6 +412,14 @@ fn prepare_futex(frame: &mut Frame) {
     }
     if time > pathreads::PAGE {
         touch(time, 16);
+    }
+    let kept = &raw const frame.scratch[TIME] as u64;
+    if waits(frame, operation)
+        && ![0, kept].contains(&time)
+        && let Ok(words) = user::words::<2>(time)
+    {
+        frame.scratch[TIME..TIME + 2].copy_from_slice(&words);
+        frame.call[4] = kept;
     }
 }
 

@@ -387,8 +387,9 @@ pub fn is_copy(information: &context::Information) -> bool {
     const SI_USER: i32 = 0;
     const SI_KERNEL: i32 = 0x80;
     const OF_TERMINAL: [i32; 8] = [1, 2, 3, 18, 20, 21, 22, 28];
-    let context::Information { signal, code, .. } = *information;
-    let is_sent = code == SI_USER || code == SI_KERNEL && OF_TERMINAL.contains(&signal);
+    let context::Information { signal, code, sender, .. } = *information;
+    // Without a sender it is one sent to the thread for which there was no room to say more.
+    let is_sent = code == SI_USER && sender != 0 || code == SI_KERNEL && OF_TERMINAL.contains(&signal);
     is_on() && me() != 0 && is_sent && !information.is_given()
 }
 
