@@ -164,3 +164,17 @@ fn two_readers_of_one_object_in_a_set() {
 fn a_reader_and_one_of_another_object_in_a_set() {
     explore::<ClaimedSet>(1, 1);
 }
+
+/// A claim that finds a full set clears the bit of each word, also of one that the question frees.
+#[test]
+fn a_word_is_freed_while_another_claim_clears_its_bit() {
+    loom::model(|| {
+        let set = Arc::new(ClaimedSet::default());
+        assert!(set.claim(0, FIRST) && set.claim(0, SECOND));
+        let other = Arc::clone(&set);
+        let claimer = thread::spawn(move || other.claim(0, 3));
+        assert!(!set.has(FIRST));
+        claimer.join().unwrap();
+        assert!(set.take(FIRST).is_none(), "a word names an object that has ended");
+    });
+}
