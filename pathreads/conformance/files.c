@@ -248,6 +248,22 @@ static void a_mapping_that_grows_shows_its_file(void) {
     say_file();
 }
 
+// Two mappings beside each other do not grow as one.
+static void two_mappings_are_not_one(void) {
+    map_file(PROT_READ | PROT_WRITE, 0);
+    memory = map_pages(4 * PAGES);
+    for (size_t i = 0; i < 2; i++) {
+        unsigned char *at = memory + i * PAGES * page;
+        NEED(mmap(at, PAGES * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file, 0) == at);
+    }
+    NEED(munmap(memory + 2 * PAGES * page, 2 * PAGES * page) == 0);
+    for (int i = 0; i < 2; i++) {
+        void *grown = mremap(memory, 2 * PAGES * page, 3 * PAGES * page, MREMAP_MAYMOVE);
+        SAY("%d %d\n", grown == MAP_FAILED, errno);
+        in_thread(write_byte, (void *)(3 * page));
+    }
+}
+
 static void the_descriptor_and_the_name_may_go(void) {
     map_file(PROT_READ | PROT_WRITE, 0);
     int kept = dup(file);
@@ -376,7 +392,7 @@ RULES(RULE(all_threads_see_what_one_writes), RULE(a_thread_that_has_read_sees_wh
       RULE(a_mapping_may_begin_inside_of_a_file), RULE(calls_write_there),
       RULE(rights_may_come_later), RULE(a_right_that_is_missing_is_a_fault), RULE(a_child_has_its_own),
       RULE(a_vfork_child_writes_to_the_same), RULE(a_mapping_that_moves_keeps_what_was_written),
-      RULE(a_mapping_that_was_only_read_moves), RULE(a_mapping_that_grows_shows_its_file), RULE(the_descriptor_and_the_name_may_go),
+      RULE(a_mapping_that_was_only_read_moves), RULE(a_mapping_that_grows_shows_its_file), RULE(two_mappings_are_not_one), RULE(the_descriptor_and_the_name_may_go),
       RULE(memory_may_be_made_before_it_is_used), RULE(threads_write_to_pages_beside_each_other),
       RULE(a_call_that_waits_keeps_its_memory), RULE(lost_and_won_rights_count_at_once), RULE(the_programs_locks_of_a_file_stay),
       RULE(a_mapping_of_a_vfork_child_stays), RULE(equal_parts_are_one_mapping_again))

@@ -778,9 +778,13 @@ fn is_one(record: &Record, start: u64, end: u64) -> bool {
     let is_one = |is_part: fn(&Region) -> bool| {
         regions.clone().all(|region| region.rights == rights && is_part(region))
     };
+    // Where one mapping of a file begins in it. Two may lie beside each other.
+    let mut places = regions.clone().filter(|region| region.is_private && !region.is_snapshot);
+    let place = |region: &Region| region.offset.wrapping_sub(region.start);
+    let is_one_file = places.next().is_none_or(|first| places.all(|other| place(other) == place(first)));
     is_whole
         && (regions.clone().nth(1).is_none()
-            || is_one(|region| region.is_private || region.is_copy)
+            || is_one_file && is_one(|region| region.is_private || region.is_copy)
             || is_one(|region| region.is_anonymous() && !region.is_copy))
 }
 
