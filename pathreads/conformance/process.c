@@ -255,6 +255,7 @@ static void have_code_rewritten(void) {
 void make_two_calls(long *first, long *second);
 long make_a_call(void);
 extern unsigned char padding[];
+long run_through_padding(void);
 unsigned long keep_a_number(void);
 extern unsigned char second_page[];
 __asm__(".text\n.p2align 6\n.globl make_two_calls\n.type make_two_calls, @function\nmake_two_calls:\n.cfi_startproc\n"
@@ -264,6 +265,11 @@ __asm__(".text\n.p2align 6\n.globl make_two_calls\n.type make_two_calls, @functi
         ".globl make_a_call\n.type make_a_call, @function\nmake_a_call:\n.cfi_startproc\n"
         "xor %eax, %eax\nmov $39, %al\nsyscall\nret\n.cfi_endproc\n.globl padding\npadding:\n.p2align 6, 0x90\n"
         "behind_padding:\n.cfi_startproc\nret\n.cfi_endproc\n"
+        // The second one runs through the padding behind it.
+        ".globl make_another\nmake_another:\n.cfi_startproc\n"
+        "xor %eax, %eax\nmov $39, %al\nsyscall\nret\n.globl run_through_padding\n"
+        ".type run_through_padding, @function\nrun_through_padding:\nmov %rdi, %rax\n.cfi_endproc\n"
+        ".p2align 6, 0x90\n.cfi_startproc\nmov $7, %al\nmovzbl %al, %eax\nret\n.cfi_endproc\n"
         // The number's last five bytes, which begin the second page, are an instruction themselves.
         ".p2align 12\n.fill 4096 - 5, 1, 0xcc\n.globl keep_a_number\n.type keep_a_number, @function\nkeep_a_number:\n"
         ".cfi_startproc\nmovabs $0x27b8010203, %rdx\n.globl second_page\n.set second_page, keep_a_number + 5\n"
@@ -286,6 +292,11 @@ static void code_in_padding_stays(void) {
     SAY("%d\n", ((int (*)(void))(void *)padding)());
 }
 
+static void padding_that_is_run_through_stays(void) {
+    have_code_rewritten();
+    SAY("%ld\n", run_through_padding());
+}
+
 static void an_instruction_on_two_mappings_stays(void) {
     NEED(mprotect(second_page, page, PROT_READ | PROT_WRITE | PROT_EXEC) == 0);
     have_code_rewritten();
@@ -304,5 +315,6 @@ RULES(RULE(the_auxiliary_vector_is_the_programs), RULE(the_auxiliary_vector_is_i
       RULE(a_descriptor_is_executed), RULE(descriptors_are_kept_and_closed), RULE(programs_are_spawned),
       RULE(ignored_signals_stay_ignored), RULE(a_vfork_child_shares_memory), RULE(children_have_children),
       RULE(clone_shares_as_it_is_told), RULE(clone3_makes_children), RULE(a_session_is_made),
-      RULE(two_calls_beside_one_padding_stay), RULE(code_in_padding_stays), RULE(an_instruction_on_two_mappings_stays),
+      RULE(two_calls_beside_one_padding_stay), RULE(code_in_padding_stays), RULE(padding_that_is_run_through_stays),
+      RULE(an_instruction_on_two_mappings_stays),
       RULE(exit_handlers_run))

@@ -197,8 +197,32 @@ impl<'a> Code<'a> {
             let distance = hole as i64 - (call + 2) as i64;
             let fits = to - from >= JUMP && i8::try_from(distance).is_ok() && hole >= self.first;
             let end = hole + (to - from);
-            (fits && end <= self.end && self.is_padding(hole, end)).then_some(hole)
+            (fits && end <= self.end && self.is_padding(hole, end) && self.is_never_reached(from))
+                .then_some(hole)
         })
+    }
+
+    /// Returns whether no function runs on into the padding at `address`: the last instruction before it goes
+    /// elsewhere. Hand-written code may end one unwind entry and run through padding into the next.
+    fn is_never_reached(self, address: u64) -> bool {
+        let before = self.functions.and_then(|functions| match functions.place(address.checked_sub(1)?) {
+            Place::Function(function) => Some(function),
+            Place::After(_) => None,
+        });
+        let Some(before) = before.filter(|before| before.start >= self.segment.address) else { return false };
+        let offset = |address: u64| self.segment.offset + (address - self.segment.address);
+        let (mut at, end) = (offset(before.start), offset(address));
+        let (decoder, mut last) = (InstDecoder::default(), None);
+        while at < end && end <= self.file.len() as u64 {
+            let Ok(instruction) = decoder.decode_slice(&self.file[at as usize..end as usize]) else {
+                return false;
+            };
+            let Some(length) = length(&instruction) else { return false };
+            (at, last) = (at + length, Some(instruction.opcode()));
+        }
+        // A call may be one that never returns, and nothing tells.
+        at == end
+            && matches!(last, Some(Opcode::RETURN | Opcode::JMP | Opcode::UD2 | Opcode::HLT | Opcode::INT))
     }
 
     /// Returns whether there is nothing but instructions that do nothing.
