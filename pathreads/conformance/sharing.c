@@ -459,6 +459,32 @@ static void a_thread_sleeps_on_when_its_word_is_gone(void) {
     SAY("%d\n", (int)count);
 }
 
+// A thread is moved to another word while it sleeps. It wakes there, or before, whatever happens meanwhile.
+static void *sleep_once(void *unused) {
+    (void)unused;
+    sleeper = gettid();
+    sem_post(&ready);
+    return (void *)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 5, NULL);
+}
+
+static void a_thread_wakes_where_it_was_moved_to(void) {
+    begin();
+    for (int is_gone = 0; is_gone < 2; is_gone++) {
+        unsigned char *pages = map_pages(5), *others = map_pages(5);
+        int *to = (int *)(others + 8);
+        word = (int *)(pages + 8);
+        *word = *to = 5;
+        pthread_t thread = start(sleep_once, NULL);
+        sem_wait(&ready);
+        until_asleep(sleeper);
+        NEED(syscall(SYS_futex, word, FUTEX_REQUEUE_PRIVATE, 0, 1, to) >= 0);
+        if (is_gone) NEED(munmap(pages, 5 * page) == 0);
+        say_end("a child", fork() ?: (_exit(0), 0));
+        syscall(SYS_futex, to, FUTEX_WAKE_PRIVATE, 1);
+        SAY("%ld\n", (long)finish(thread));
+    }
+}
+
 // Linux reads the time when a thread goes to sleep, and no more.
 static void *sleep_for_a_time(void *with) {
     struct timespec *time = with;
@@ -1152,5 +1178,5 @@ RULES(RULE(parts_change_while_all_does), RULE(a_call_that_waits_has_what_is_ther
       RULE(a_process_has_the_stack_that_it_is_given), RULE(the_first_thread_of_a_child_is_joined),
       RULE(the_list_of_arguments_may_end_with_a_page), RULE(the_last_thread_may_execute), RULE(paths_of_threads_may_be_long),
       RULE(an_interruption_is_not_lost), RULE(a_child_has_a_copy_of_one_moment),
-      RULE(the_parent_is_the_process), RULE(the_parent_may_end), RULE(a_thread_sleeps_on_when_its_word_is_gone), RULE(a_thread_sleeps_on_when_its_time_is_gone),
+      RULE(the_parent_is_the_process), RULE(the_parent_may_end), RULE(a_thread_sleeps_on_when_its_word_is_gone), RULE(a_thread_sleeps_on_when_its_time_is_gone), RULE(a_thread_wakes_where_it_was_moved_to),
       RULE(thousands_of_messages_are_received), RULE(a_child_of_vfork_may_wait), RULE(children_are_spawned_while_memory_goes), RULE(any_thread_may_execute_a_file), RULE(places_are_used_again))

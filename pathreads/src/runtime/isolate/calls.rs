@@ -31,8 +31,8 @@ use pathreads::pointers::{self, Memory};
 use pathreads::refused::{self, Refusal};
 
 use super::{
-    HAS_STACK, begin_stack, blocks, helpers, lacks, locked, memory, refuse, signals, sync, thread, touch,
-    waiting,
+    HAS_STACK, begin_stack, blocks, control, helpers, lacks, locked, memory, refuse, signals, sync, thread,
+    touch, waiting,
 };
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
@@ -357,6 +357,9 @@ pub const LACKED_AT: usize = LACKED * size_of::<u64>();
 /// A futex for a thread whose own has gone. No value is ever another.
 static GONE: AtomicU32 = AtomicU32::new(0);
 
+/// A futex at which no thread sleeps.
+static UNUSED: AtomicU32 = AtomicU32::new(0);
+
 /// Makes a futex one of shared memory again. On Linux a thread that sleeps does so when the memory has gone.
 #[inline(never)]
 fn prepare_futex_again(frame: &mut Frame) {
@@ -372,7 +375,12 @@ fn prepare_futex_again(frame: &mut Frame) {
     let has_slept = frame.rax == Errno::EINTR.to_result() || frame.rax == entry::RESTARTED && !has_lacked;
     frame.scratch[LACKED] = u64::from(has_lacked && !has_slept);
     let [_, word, operation, ..] = frame.call;
-    if waits(frame, operation) && has_slept && lacks::is_noted() && !is_readable(word) {
+    if waits(frame, operation) && has_slept && control().has_requeued.load(Ordering::Relaxed) {
+        // It may have slept at another word, where the wake-up comes. Instead of a second wait, a call that
+        // returns 0 at once: programs expect wake-ups without a cause.
+        const WAKE: u64 = 1;
+        frame.call[1..4].copy_from_slice(&[UNUSED.as_ptr() as u64, WAKE, 0]);
+    } else if waits(frame, operation) && has_slept && lacks::is_noted() && !is_readable(word) {
         // When there is memory again, the thread is asked (`lacks`), and looks at that.
         (frame.call[1], frame.call[3]) = (GONE.as_ptr() as u64, 0);
     }
@@ -408,6 +416,8 @@ fn prepare_futex(frame: &mut Frame) {
     }
     touch(word, 4);
     if REQUEUE.contains(&(operation & 0x7f)) || operation & 0x7f > 10 {
+        // Relaxed: the thread that is moved sees it when a request has interrupted it, after that.
+        control().has_requeued.store(true, Ordering::Relaxed);
         touch(other, 4);
     }
     if time > pathreads::PAGE {

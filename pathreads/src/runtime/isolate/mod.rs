@@ -186,6 +186,8 @@ struct Control {
     pages_are_held: AtomicBool,
     /// Whether a thread has changed what Linux keeps for another one: no member waits from then on.
     is_reuse_over: AtomicBool,
+    /// Whether the program has moved sleepers from one futex to another: `calls::prepare_futex_again`.
+    has_requeued: AtomicBool,
     /// Counts members that leave and still write to a word of the program.
     leaving: AtomicU32,
     /// Counts members whose calls lack memory.
