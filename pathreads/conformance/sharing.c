@@ -1136,7 +1136,8 @@ static void parts_change_while_all_does(void) {
         unsigned char *volatile left;
         finish(start(map_and_end, (void *)&left));
         sum += left[399 * page];
-        NEED(munmap(left + 10 * page, 390 * page) == 0 && !is_readable(left + 399 * page));
+        // Another thread may map memory there at once.
+        NEED(munmap(left + 10 * page, 390 * page) == 0);
         int status;
         pid_t child = round % 2 ? vfork() : fork();
         if (child == 0) {

@@ -39,7 +39,9 @@ use crate::entry::{self, Frame};
 use crate::sys::{self, PROT_READ, Result, harmless, nr};
 use crate::{stack, user};
 
-/// Does a call, or prepares for it. Returns `None` if it goes on as without `--isolate`.
+/// Does a call, or prepares for it. Returns `None` if it goes on as without `--isolate`. Inlined, because Go
+/// makes calls with little stack.
+#[inline(always)]
 pub fn handle(frame: &mut Frame) -> Option<Then> {
     let [number, a, b, c, ..] = frame.call;
     let result = match number {
@@ -263,18 +265,20 @@ fn prepare(frame: &mut Frame) {
         match memory {
             Memory::Vectors(..) => touch_vectors(start, length / pointers::VECTOR),
             Memory::Message(_) => _ = touch_message(start),
-            Memory::Messages(..) => {
-                let count = length / pointers::MESSAGE_OF_MANY;
-                // The number may be more than there are.
-                let mut all = (0..count).map(|index| start.wrapping_add(index * pointers::MESSAGE_OF_MANY));
-                while all.next().is_some_and(touch_message) {}
-            }
+            Memory::Messages(..) => touch_messages(start, length / pointers::MESSAGE_OF_MANY),
             _ => {}
         }
     }
-    let [number, process, _, _, remote, count, _] = frame.call;
-    let is_own = || process == u64::from(super::own_thread());
-    if matches!(number, nr::PROCESS_VM_READV | nr::PROCESS_VM_WRITEV) && is_own() {
+    if matches!(frame.call[0], nr::PROCESS_VM_READV | nr::PROCESS_VM_WRITEV) {
+        touch_remote(frame);
+    }
+}
+
+/// Has the memory mapped that the list of the other process names in `process_vm_readv`, if that is this one.
+#[inline(never)]
+fn touch_remote(frame: &Frame) {
+    let [_, process, _, _, remote, count, _] = frame.call;
+    if process == u64::from(super::own_thread()) {
         touch_vectors(remote, count.min(pointers::MOST_VECTORS));
     }
 }
@@ -306,6 +310,13 @@ fn touch_vectors(start: u64, count: u64) {
         let Ok([base, length]) = user::words(at) else { return };
         touch(base, length);
     }
+}
+
+/// Does this for the messages of `recvmmsg`, of which there may be fewer.
+#[inline(never)]
+fn touch_messages(start: u64, count: u64) {
+    let mut all = (0..count).map(|index| start.wrapping_add(index * pointers::MESSAGE_OF_MANY));
+    while all.next().is_some_and(touch_message) {}
 }
 
 /// Does this for a `msghdr`. Returns whether that is there.
