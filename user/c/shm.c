@@ -322,7 +322,7 @@ static void with_threads(int id)
     pthread_t threads[4];
     for (int i = 0; i < 4; i++)
         pthread_create(threads + i, 0, in_thread, &id);
-    while (attached(id) < 6)
+    while (attached(id) < 7)
         ;
     printf("threads: attached %ld\n", attached(id));
 }
