@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn addresses_relative_to_the_instruction_are_read() {
-        // lea -8(%rip), %rsi, and into %r8; another base; a register of 32 bits; cut off.
+        // The first two are read. The others have another base, set 32 bits, or are cut off.
         let named = |bytes: &[u8]| Relative::read(bytes, 100).map(|relative| relative.target);
         assert_eq!(named(&[0x48, 0x8d, 0x35, 0xf8, 0xff, 0xff, 0xff]), Some(99));
         assert_eq!(named(&[0x4c, 0x8d, 0x05, 1, 0, 0, 0]), Some(108));

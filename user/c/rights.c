@@ -89,6 +89,13 @@ static int is_closed(int reader) {
     return (polled.revents & POLLHUP) != 0;
 }
 
+/* Waits until it is. Linux closes descriptors of messages some time later, so a failure takes a minute. */
+static int gets_closed(int reader) {
+    struct pollfd polled = {.fd = reader, .events = POLLIN};
+    poll(&polled, 1, 60000);
+    return is_closed(reader);
+}
+
 static void passes(int type) {
     int pair[2], reader, writer = pipe_end(&reader), before = open_files();
     tell("pair", socketpair(AF_UNIX, type, 0, pair));
@@ -263,9 +270,8 @@ static void cycles(int type, int rounds) {
         for (int j = 0; j < 40; j++)
             failed |= send_file(pair[0], "x", other[0]) != 1;
         close(pair[0]), close(pair[1]), close(other[0]), close(other[1]);
-        usleep(1000);
     }
-    printf("cycles: failed %d, collected %d\n", failed, is_closed(reader));
+    printf("cycles: failed %d, collected %d\n", failed, gets_closed(reader));
     close(reader);
 }
 
@@ -320,9 +326,7 @@ static void listeners(void) {
         close(server), close(client);
     }
     close(writer);
-    for (int i = 0; i < 100 && !is_closed(reader); i++)
-        usleep(1000);
-    printf("listeners: failed %d, collected %d\n", failed, is_closed(reader));
+    printf("listeners: failed %d, collected %d\n", failed, gets_closed(reader));
     close(reader);
 }
 
@@ -343,9 +347,7 @@ static void connected_later(void) {
         close(accepted), close(client), close(pair[0]), close(pair[1]);
     }
     close(writer), close(server);
-    for (int i = 0; i < 100 && !is_closed(reader); i++)
-        usleep(1000);
-    printf("connected later: failed %d, collected %d\n", failed, is_closed(reader));
+    printf("connected later: failed %d, collected %d\n", failed, gets_closed(reader));
     close(reader);
 }
 
@@ -365,9 +367,7 @@ static void chain(int length) {
     }
     int before = is_closed(reader);
     close(last);
-    for (int i = 0; i < 1000 && !is_closed(reader); i++)
-        usleep(1000);
-    printf("chain: failed %d, closed %d, then %d\n", failed, before, is_closed(reader));
+    printf("chain: failed %d, closed %d, then %d\n", failed, before, gets_closed(reader));
     close(reader);
 }
 
