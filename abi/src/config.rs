@@ -74,6 +74,7 @@ choices! {
         Paygo = "paygo": "A table per core, and the read remembers the core that counted it",
         Lodic = "lodic": "Bits of the reader's page table entry where it maps the page and said so, a counter of its process where readers contend, or else as shared",
         LodicFile = "lodic-file": "As lodic, but the read looks for the entry among all mappings of its file, to compare with",
+        LodicUnsplit = "lodic-unsplit": "As lodic, but threads of a process share its counters, as in the paper, to compare with",
         None = "none": "Not at all, the ideal to compare with. Unsafe: a read may return bytes of other programs",
     }
 
@@ -92,8 +93,20 @@ pub const COMPRESS_HELP: &str =
     "Compress anonymous pages that nobody touches when memory runs short, as zswap and zram do; radix only";
 /// The word on the kernel's command line that makes the tree of names the host's.
 pub const HOST_FILES: &str = "host-files";
+/// Key of the user and the group who run the guest, `USER:GROUP`: their files are root's there.
+pub const HOST_USER: &str = "host-user";
+/// The word on the kernel's command line that gives the guest a network.
+pub const NETWORK: &str = "network";
+/// The word that lets it make connections there, too.
+pub const NETWORK_OUT: &str = "network-out";
+/// The key of the device by which the changes of the host's files are written at the end.
+pub const OVERLAY_OUT: &str = "overlay-out";
+/// The option by which those in `/tmp` are among them.
+pub const OVERLAY_TMP: &str = "overlay-tmp";
 /// The option by which each system call is reported.
 pub const TRACE: &str = "trace";
+/// The option by which the first call that is not supported ends the run.
+pub const STRICT: &str = "strict";
 /// The key with which standard input, output and error are a terminal: its rows and columns, as `24x80`.
 pub const TERMINAL: &str = "tty";
 
@@ -126,7 +139,7 @@ impl ReadRefs {
 
     /// Returns whether processes count their reads themselves.
     pub const fn is_lodic(self) -> bool {
-        matches!(self, ReadRefs::Lodic | ReadRefs::LodicFile)
+        matches!(self, ReadRefs::Lodic | ReadRefs::LodicFile | ReadRefs::LodicUnsplit)
     }
 }
 

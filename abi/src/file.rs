@@ -77,6 +77,8 @@ constants! { u64:
     SEEK_DATA = 3, "The next data.";
     SEEK_HOLE = 4, "The next hole.";
 
+    SYNC_FILE_RANGE_ALL = 7, "sync_file_range: all flags.";
+
     POSIX_FADV_DONTNEED = 4, "fadvise64: the pages are not needed soon.";
 
     F_DUPFD = 0, "Duplicate, not below the argument.";

@@ -1,4 +1,4 @@
-//! SysV shared memory, semaphores and messages.
+//! SysV shared memory, semaphores and messages, POSIX message queues.
 
 use crate::{constants, plain};
 
@@ -79,10 +79,41 @@ constants! { i32:
     MSGSSZ = 16, "The size of a segment.";
 }
 
+constants! { i64:
+    MQ_MSG_MAX = 10, "The most messages of a queue without attributes.";
+    MQ_MSGSIZE_MAX = 8192, "The most bytes of a message of such a queue.";
+    MQ_HARD_MSG_MAX = 16_384, "The most messages of any queue (65,536 on Linux).";
+    MQ_HARD_MSGSIZE_MAX = 16 << 20, "The most bytes of a message of any queue.";
+}
+
+constants! { u64:
+    MQ_QUEUES_MAX = 256, "The most POSIX message queues.";
+    MQ_BYTES_MAX = 819_200, "RLIMIT_MSGQUEUE of the first process.";
+}
+
+constants! { u32:
+    MQ_PRIO_MAX = 32_768, "Priorities are below this.";
+}
+
 /// The most segments.
 pub const MSGSEG: u16 = u16::MAX;
 
 plain! {
+    /// `struct mq_attr`: the attributes of a POSIX message queue.
+    #[derive(Default)]
+    pub struct MqAttr {
+        /// `O_NONBLOCK`, of the open file.
+        pub flags: i64,
+        /// The most messages.
+        pub max_messages: i64,
+        /// The most bytes of a message.
+        pub message_bytes: i64,
+        /// The messages now.
+        pub messages: i64,
+        /// Zero.
+        pub reserved: [i64; 4],
+    }
+
     /// Owner and rights of an object.
     #[derive(Default)]
     pub struct IpcPerm {
@@ -267,8 +298,9 @@ plain! {
 }
 
 impl IpcPerm {
-    /// Describes an object of root.
-    pub fn new(key: i32, (uid, gid): (u32, u32), mode: u32, seq: u16) -> Self {
-        Self { key, uid, gid, mode, seq, ..Self::default() }
+    /// Describes an object by its key, its owner and its maker, each a user and a group, and its rights.
+    pub fn new(key: i32, owner: [u32; 2], maker: [u32; 2], mode: u32, seq: u16) -> Self {
+        let ([uid, gid], [cuid, cgid]) = (owner, maker);
+        Self { key, uid, gid, cuid, cgid, mode, seq, ..Self::default() }
     }
 }

@@ -16,6 +16,23 @@ constants! { u32:
 }
 
 constants! { i32:
+    KCMP_FILE = 0, "kcmp: the open files of two descriptors.";
+    KCMP_VM = 1, "kcmp: memory.";
+    KCMP_FILES = 2, "kcmp: descriptor tables.";
+    KCMP_FS = 3, "kcmp: working directory and umask.";
+    KCMP_SIGHAND = 4, "kcmp: actions for signals.";
+    KCMP_IO = 5, "kcmp: contexts of reads and writes.";
+    KCMP_SYSVSEM = 6, "kcmp: what semaphores undo.";
+}
+
+constants! { u32:
+    ADDR_NO_RANDOMIZE = 0x4_0000, "personality: addresses are not random.";
+    MMAP_PAGE_ZERO = 0x10_0000, "personality: programs have a page 0.";
+    ADDR_COMPAT_LAYOUT = 0x20_0000, "personality: the layout of old programs.";
+    READ_IMPLIES_EXEC = 0x40_0000, "personality: what may be read may be executed.";
+}
+
+constants! { i32:
     P_ALL = 0, "waitid: any child.";
     P_PID = 1, "waitid: the child with this number.";
     P_PGID = 2, "waitid: a child of this group.";
@@ -83,6 +100,7 @@ constants! { u64:
     RLIMIT_MEMLOCK = 8, "Locked memory.";
     RLIMIT_AS = 9, "Address space.";
     RLIMIT_SIGPENDING = 11, "Real-time signals that wait.";
+    RLIMIT_MSGQUEUE = 12, "Bytes of POSIX message queues.";
     RLIMIT_NLIMITS = 16, "How many limits there are.";
     RLIM_INFINITY = u64::MAX, "No limit.";
 

@@ -60,6 +60,7 @@ constants! { i32:
     SS_AUTODISARM = i32::MIN, "There is none while a handler runs.";
     SI_USER = 0, "Sent by kill().";
     SI_TIMER = -2, "Sent by a timer.";
+    SI_MESGQ = -3, "Sent by a message queue.";
     SIGEV_SIGNAL = 0, "A timer sends a signal.";
     SIGEV_NONE = 1, "A timer sends none.";
     SIGEV_THREAD_ID = 4, "A timer sends a signal to one thread.";
@@ -77,9 +78,11 @@ constants! { i32:
     SEGV_ACCERR = 2, "Access not permitted.";
     BUS_ADRALN = 1, "Invalid address alignment.";
     BUS_ADRERR = 2, "Nonexistent physical address.";
+    TRAP_BRKPT = 1, "Process breakpoint.";
     TRAP_TRACE = 2, "Process trace trap.";
     CLD_EXITED = 1, "The child exited.";
     CLD_KILLED = 2, "A signal killed the child.";
+    CLD_TRAPPED = 4, "The tracee stopped.";
     CLD_STOPPED = 5, "A signal stopped the child.";
     CLD_CONTINUED = 6, "The child goes on.";
 }

@@ -3,6 +3,7 @@
 use crate::{constants, plain};
 
 constants! { u32:
+    AF_UNSPEC = 0, "No domain.";
     AF_UNIX = 1, "Sockets of one machine.";
     AF_INET = 2, "Internet, version 4.";
     AF_INET6 = 10, "Internet, version 6.";
@@ -17,6 +18,7 @@ constants! { u32:
     TCP_USER_TIMEOUT = 18, "How long bytes may be on their way.";
     SOCK_STREAM = 1, "Bytes in order.";
     SOCK_DGRAM = 2, "Messages.";
+    SOCK_SEQPACKET = 5, "Messages in order, on a connection.";
     SOCK_TYPE_MASK = 0xf, "The kind of a socket, without flags.";
     SHUT_RD = 0, "No more comes in.";
     SHUT_WR = 1, "No more goes out.";
@@ -32,11 +34,17 @@ constants! { u32:
     SO_RCVBUF = 8, "Bytes that can be on their way in.";
     SO_KEEPALIVE = 9, "Ask whether the other side is there.";
     SO_LINGER = 13, "Close waits until bytes have arrived.";
+    SO_PASSCRED = 16, "Messages name their senders.";
     SO_PEERCRED = 17, "The process, user and group of the other side.";
+    SO_RCVTIMEO = 20, "How long a call waits to receive.";
+    SO_SNDTIMEO = 21, "How long a call waits to send.";
     SO_ACCEPTCONN = 30, "Whether it listens.";
     SO_PROTOCOL = 38, "The protocol.";
     SO_DOMAIN = 39, "The domain.";
+    SO_RCVTIMEO_NEW = 66, "The same as SO_RCVTIMEO.";
+    SO_SNDTIMEO_NEW = 67, "The same as SO_SNDTIMEO.";
     MSG_PEEK = 2, "Leave the bytes where they are.";
+    MSG_DONTROUTE = 4, "To directly connected machines only.";
     MSG_CTRUNC = 8, "There was no room for a control message.";
     MSG_TRUNC = 0x20, "The message was longer. Asks for its length.";
     MSG_DONTWAIT = 0x40, "Do not wait.";
@@ -45,6 +53,7 @@ constants! { u32:
     MSG_CONFIRM = 0x800, "The other side has answered.";
     MSG_NOSIGNAL = 0x4000, "No SIGPIPE.";
     MSG_MORE = 0x8000, "More follows.";
+    MSG_WAITFORONE = 0x1_0000, "Wait for the first of several messages only.";
     MSG_CMSG_CLOEXEC = 0x4000_0000, "Descriptors that arrive are closed by exec.";
 }
 
@@ -57,6 +66,26 @@ plain! {
         pub level: i32,
         /// The kind, `SCM_*`.
         pub kind: i32,
+    }
+
+    /// A process as messages name it.
+    pub struct Ucred {
+        /// The process.
+        pub pid: u32,
+        /// Its user.
+        pub uid: u32,
+        /// Its group.
+        pub gid: u32,
+    }
+
+    /// One of the arguments of `sendmmsg` and `recvmmsg`.
+    pub struct MMsgHdr {
+        /// The message.
+        pub message: MsgHdr,
+        /// The bytes that were sent or received.
+        pub len: u32,
+        /// Zero.
+        pub padding: u32,
     }
 
     /// The argument of `sendmsg` and `recvmsg`.

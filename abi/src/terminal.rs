@@ -16,7 +16,13 @@ constants! { u64:
     TIOCOUTQ = 0x5411, "Bytes that are not out yet.";
     TIOCGWINSZ = 0x5413, "Get the size.";
     TIOCSWINSZ = 0x5414, "Set the size.";
+    TIOCNOTTY = 0x5422, "Give up the controlling terminal.";
     TIOCGSID = 0x5429, "Get the session.";
+    TIOCGPTPEER = 0x5441, "A master's: open its terminal.";
+    TIOCGPTN = 0x8004_5430, "A master's: get the number of its terminal.";
+    TIOCGPTLCK = 0x8004_5439, "A master's: whether its terminal is locked.";
+    TIOCSPTLCK = 0x4004_5431, "A master's: lock or unlock its terminal.";
+    TIOCSIG = 0x4004_5436, "A master's: send a signal to the foreground.";
     TCGETS2 = 0x802c_542a, "Get the attributes with speeds.";
     TCSETS2 = 0x402c_542b, "Set the attributes with speeds.";
     TCSETSW2 = 0x402c_542c, "The same when all output is out.";

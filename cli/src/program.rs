@@ -58,6 +58,11 @@ impl Program {
         Ok(Program { path: path.to_owned(), bytes })
     }
 
+    /// Returns whether the kernel chooses its address.
+    pub fn is_position_independent(&self) -> bool {
+        self.bytes.get(16..18) == Some(&ET_DYN.0.to_le_bytes())
+    }
+
     /// Returns its name in the guest.
     pub fn name(&self) -> String {
         self.path.file_name().map_or_else(|| "program".into(), |name| name.to_string_lossy().into_owned())

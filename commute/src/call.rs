@@ -62,11 +62,29 @@ pub enum Op {
     FutexWake,
     /// `futex(slot, FUTEX_WAIT)` with a value that the slot does not have.
     FutexWait,
+    /// `ftruncate(fd, pages)`.
+    Ftruncate,
+    /// `mremap(slot, slot)` of a page to a fixed place.
+    Mremap,
+    /// `socketpair(AF_UNIX, SOCK_STREAM)`.
+    Socketpair,
+    /// `send(fd, value)` of a page, which does not wait.
+    Send,
+    /// `recv(fd)` of a page, which does not wait.
+    Recv,
+    /// `eventfd(0, EFD_NONBLOCK)`.
+    Eventfd,
+    /// `write(fd, value)` of eight bytes, for an eventfd.
+    EventWrite,
+    /// `read(fd)` of eight bytes, for an eventfd.
+    EventRead,
+    /// `fcntl(fd, kind)` of a lock on a whole file, which does not wait.
+    Lock,
 }
 
 /// All operations, with their names and numbers of arguments.
 #[rustfmt::skip]
-pub const OPS: [(Op, &str, usize); 28] = [
+pub const OPS: [(Op, &str, usize); 37] = [
     (Op::Open, "open", 2), (Op::Creat, "creat", 2), (Op::Close, "close", 1), (Op::Dup, "dup", 1),
     (Op::Dup2, "dup2", 2), (Op::Pipe, "pipe", 0), (Op::Link, "link", 2), (Op::Unlink, "unlink", 1),
     (Op::Rename, "rename", 2), (Op::Stat, "stat", 1), (Op::Fstat, "fstat", 1), (Op::Lseek, "lseek", 3),
@@ -75,6 +93,9 @@ pub const OPS: [(Op, &str, usize); 28] = [
     (Op::Store, "store", 2), (Op::Kill, "kill", 2), (Op::Tgkill, "tgkill", 2),
     (Op::Sigpending, "sigpending", 0), (Op::Sigmask, "sigmask", 1), (Op::Sigaction, "sigaction", 2),
     (Op::FutexWake, "futexwake", 1), (Op::FutexWait, "futexwait", 1),
+    (Op::Ftruncate, "ftruncate", 2), (Op::Mremap, "mremap", 2), (Op::Socketpair, "socketpair", 0),
+    (Op::Send, "send", 2), (Op::Recv, "recv", 1), (Op::Eventfd, "eventfd", 0),
+    (Op::EventWrite, "eventwrite", 2), (Op::EventRead, "eventread", 1), (Op::Lock, "lock", 2),
 ];
 
 /// The names that calls use, below the current directory.
@@ -123,6 +144,14 @@ pub const UNBLOCK: u8 = 2;
 pub const DEFAULT: u8 = 1;
 /// `sigaction` with SIG_IGN.
 pub const IGNORE: u8 = 2;
+
+/// `lock` that takes a lock for reading.
+pub const SHARED: u8 = 1;
+/// `lock` that takes a lock for writing.
+pub const EXCLUSIVE: u8 = 2;
+/// `lock` that releases the lock. [`ASK`] asks which lock of another process is in the way of one for
+/// writing.
+pub const UNLOCK: u8 = 3;
 
 /// A call with its arguments. Those that the operation has not are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

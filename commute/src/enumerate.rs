@@ -15,9 +15,12 @@ use crate::model::{Answer, State};
 const CLASSES_OF_A_PAIR: usize = 12;
 /// The most of these that become tests, spread evenly over them.
 const TESTS_OF_A_PAIR: usize = 5;
+/// The same for a call that has states of its own and one that has not.
+const TESTS_OF_A_MIXED_PAIR: usize = 2;
 
-/// The states, each a name in keys, a mode and the steps that make it.
-const SETUPS: [(&str, Mode, &str); 3] = [
+/// The states, each a name in keys, a mode and the steps that make it. The last two are those of calls
+/// that have states of their own, which are tested in no other.
+const SETUPS: [(&str, Mode, &str); 5] = [
     (
         "all",
         Mode::Threads,
@@ -44,6 +47,22 @@ const SETUPS: [(&str, Mode, &str); 3] = [
          0:mmap.0.99.1 0:store.0.40 1:mmap.0.99.1 1:store.0.41 0:mmap.4.99.1 1:mmap.5.99.1 \
          0:mmap.6.3.1 0:load.6 1:mmap.6.3.1 1:load.6 \
          1:kill.1.0 0:tgkill.0.1",
+    ),
+    (
+        "more",
+        Mode::Threads,
+        "0:creat.0.1 1:open.0.0 1:creat.1.1 0:pwrite.3.0.10 0:pwrite.3.1.11 1:pwrite.5.0.20 \
+         0:socketpair 1:socketpair 0:eventfd 1:eventfd \
+         0:send.6.30 0:send.6.31 1:send.8.32 0:eventwrite.10.5 0:lock.3.2 \
+         0:mmap.0.99.1 0:store.0.40 1:mmap.1.99.1 1:store.1.41 0:mmap.4.99.1 1:mmap.5.99.1 \
+         0:mmap.6.3.1 0:load.6",
+    ),
+    (
+        "locks",
+        Mode::Processes,
+        "0:creat.0.1 1:open.0.1 0:open.0.0 1:creat.1.1 0:open.1.1 0:pwrite.3.0.10 0:pwrite.3.1.11 \
+         1:pwrite.4.0.20 0:socketpair 1:eventfd 0:send.6.30 1:eventwrite.5.5 0:lock.3.1 1:lock.4.2 \
+         0:mmap.0.99.1 0:store.0.40 1:mmap.1.99.1 1:store.1.41 1:mmap.6.3.1 1:load.6",
     ),
 ];
 
@@ -72,11 +91,26 @@ impl Setup {
     /// Returns whether a call takes a translation from the CPU of the other side, which needs an interrupt
     /// whatever the kernel does.
     fn removes_a_translation(&self, calls: [Call; 2]) -> bool {
+        let is_touched =
+            |side: usize, slot: u8| self.mode == Mode::Threads && self.touched.contains(&(1 - side, slot));
         let removes = |side: usize| {
             let Call { op, args } = calls[side];
-            matches!(op, Op::Mmap | Op::Munmap | Op::Mprotect) && self.touched.contains(&(1 - side, args[0]))
+            match op {
+                Op::Mmap | Op::Munmap | Op::Mprotect => is_touched(side, args[0]),
+                Op::Mremap => is_touched(side, args[0]) || is_touched(side, args[1]),
+                Op::Ftruncate if args[1] == 0 => self.shows_to_other(side, args[0]),
+                _ => false,
+            }
         };
-        self.mode == Mode::Threads && (removes(0) || removes(1))
+        removes(0) || removes(1)
+    }
+
+    /// Returns whether the other side has touched a page of the file behind a descriptor.
+    fn shows_to_other(&self, side: usize, fd: u8) -> bool {
+        let file = self.state.file_behind(self.mode.process(side), fd).map(|(_, file)| file);
+        let shown = |slot| self.state.kind_of_slot(self.mode.process(1 - side), slot).1.map(i64::from);
+        let mut touched = self.touched.iter().filter(|(other, _)| *other != side);
+        file.is_some() && touched.any(|(_, slot)| shown(*slot) == file)
     }
 }
 
@@ -85,6 +119,7 @@ pub fn all() -> Vec<Case> {
     let mut classes = BTreeSet::new();
     let mut pairs_of_mode: BTreeMap<(Mode, Op, Op), Vec<Case>> = BTreeMap::new();
     for (name, mode, steps) in SETUPS {
+        let is_of_own_states = ["more", "locks"].contains(&name);
         let steps = steps.split_whitespace().map(|word| word.parse().expect("a setup has steps")).collect();
         let setup = Setup::new(mode, steps).expect("the calls of a setup succeed");
         for calls in pairs() {
@@ -92,7 +127,9 @@ pub fn all() -> Vec<Case> {
             if found.len() == CLASSES_OF_A_PAIR {
                 continue;
             }
-            if setup.removes_a_translation(calls) {
+            if is_of_own_states != calls.iter().any(|call| has_own_states(call.op))
+                || setup.removes_a_translation(calls)
+            {
                 continue;
             }
             let Some((answers, _)) = commute(mode, &setup.state, calls) else { continue };
@@ -101,7 +138,8 @@ pub fn all() -> Vec<Case> {
             }
         }
     }
-    let mut cases: Vec<Case> = pairs_of_mode.into_values().flat_map(spread).collect();
+    let spread = |((_, one, other), found)| spread(found, tests_of(one, other));
+    let mut cases: Vec<Case> = pairs_of_mode.into_iter().flat_map(spread).collect();
     cases.sort_by(|one, other| (one.mode, &one.key).cmp(&(other.mode, &other.key)));
     cases
 }
@@ -111,11 +149,20 @@ pub fn is_call(word: &str) -> bool {
     OPS.iter().any(|(_, name, _)| *name == word)
 }
 
-/// Returns some tests of a pair of operations, evenly spread.
-fn spread(mut found: Vec<Case>) -> Vec<Case> {
+/// Returns whether an operation has states of its own.
+fn has_own_states(op: Op) -> bool {
+    op >= Op::Ftruncate
+}
+
+/// Returns the number of tests of a pair of operations.
+fn tests_of(one: Op, other: Op) -> usize {
+    if has_own_states(one) == has_own_states(other) { TESTS_OF_A_PAIR } else { TESTS_OF_A_MIXED_PAIR }
+}
+
+/// Returns `most` tests of a pair of operations, evenly spread.
+fn spread(mut found: Vec<Case>, most: usize) -> Vec<Case> {
     let classes = found.len();
-    let kept: BTreeSet<usize> =
-        (0..TESTS_OF_A_PAIR).map(|number| number * classes / TESTS_OF_A_PAIR).collect();
+    let kept: BTreeSet<usize> = (0..most).map(|number| number * classes / most).collect();
     let mut place = 0;
     found.retain(|_| {
         place += 1;
@@ -157,14 +204,19 @@ fn calls(written: u8) -> Vec<Call> {
         all.extend([0, 1].map(|page| Op::Pwrite.with(&[fd, page, written])));
         all.push(Op::Write.with(&[fd, written]));
         all.extend([3, 4, 5, 13].map(|to| Op::Dup2.with(&[fd, to])));
+        all.extend([0, 1, 3].map(|pages| Op::Ftruncate.with(&[fd, pages])));
+        all.extend([Op::Send, Op::EventWrite].map(|op| op.with(&[fd, written])));
+        all.extend([Op::Recv, Op::EventRead].map(|op| op.with(&[fd])));
+        all.extend([ASK, SHARED, EXCLUSIVE, UNLOCK].map(|how| Op::Lock.with(&[fd, how])));
     }
-    all.push(Op::Pipe.with(&[]));
+    all.extend([Op::Pipe, Op::Socketpair, Op::Eventfd].map(|op| op.with(&[])));
     for slot in slots() {
         all.extend([3, 4, ANONYMOUS].map(|fd| Op::Mmap.with(&[slot, fd, 1])));
         all.extend([0, 1].map(|writable| Op::Mprotect.with(&[slot, writable])));
         all.extend([Op::Munmap, Op::Load].map(|op| op.with(&[slot])));
         all.push(Op::Store.with(&[slot, written]));
         all.extend([Op::FutexWake, Op::FutexWait].map(|op| op.with(&[slot])));
+        all.extend([2, 8, 9].into_iter().filter(|to| *to != slot).map(|to| Op::Mremap.with(&[slot, to])));
     }
     for signal in 0..SIGNALS as u8 {
         all.extend([0, 1].map(|side| Op::Kill.with(&[side, signal])));
@@ -195,7 +247,8 @@ fn things(side: usize, call: Call) -> Vec<Thing> {
     match call.op {
         Op::Open | Op::Creat | Op::Unlink | Op::Stat => vec![Thing::Name(first)],
         Op::Link | Op::Rename => vec![Thing::Name(first), Thing::Name(second)],
-        Op::Pipe => Vec::new(),
+        Op::Pipe | Op::Socketpair | Op::Eventfd => Vec::new(),
+        Op::Mremap => vec![Thing::Slot(first), Thing::Slot(second)],
         Op::Dup2 => vec![Thing::Fd(first), Thing::Fd(second)],
         Op::Mmap if second != ANONYMOUS => vec![Thing::Slot(first), Thing::Fd(second)],
         Op::Mmap | Op::Munmap | Op::Mprotect | Op::Load | Op::Store => vec![Thing::Slot(first)],
@@ -206,6 +259,9 @@ fn things(side: usize, call: Call) -> Vec<Thing> {
         Op::Sigmask => vec![Thing::Thread(side as u8)],
         Op::Sigaction => vec![Thing::Process(side as u8)],
         Op::Close | Op::Dup | Op::Fstat | Op::Lseek | Op::Read | Op::Write | Op::Pread | Op::Pwrite => {
+            vec![Thing::Fd(first)]
+        }
+        Op::Ftruncate | Op::Send | Op::Recv | Op::EventWrite | Op::EventRead | Op::Lock => {
             vec![Thing::Fd(first)]
         }
     }
@@ -219,6 +275,7 @@ fn flags(call: Call) -> Vec<u8> {
         Op::Kill | Op::Tgkill => vec![second],
         Op::Sigaction => vec![first, second],
         Op::Open | Op::Creat | Op::Mprotect | Op::Pread | Op::Pwrite => vec![second],
+        Op::Ftruncate | Op::Lock => vec![second],
         Op::Lseek => vec![second, third],
         _ => Vec::new(),
     }
@@ -242,7 +299,7 @@ fn one_side(setup: &Setup, side: usize, call: Call, answer: &Answer) -> String {
     let kinds: Vec<String> = things(side, call).into_iter().map(|thing| kind(setup, side, thing)).collect();
     let result = match answer.values[0] {
         error @ ..0 => error.to_string(),
-        0 if matches!(call.op, Op::Read | Op::Pread) => "end".to_owned(),
+        0 if matches!(call.op, Op::Read | Op::Pread | Op::Recv) => "end".to_owned(),
         _ => "done".to_owned(),
     };
     format!("{} {:?} {} {result}", call.op.name(), flags(call), kinds.join(" "))
@@ -367,19 +424,33 @@ fn looks(mode: Mode, calls: [Call; 2], answers: &[Answer; 2], after: &State) -> 
     };
     for side in [0, 1] {
         let mut all = things(side, calls[side]);
-        if matches!(calls[side].op, Op::Open | Op::Creat | Op::Dup | Op::Pipe) {
+        if matches!(calls[side].op, Op::Open | Op::Creat | Op::Dup | Op::Pipe | Op::Socketpair | Op::Eventfd)
+        {
             let new = answers[side].values.iter().filter(|value| **value >= i64::from(FIRST_FD));
             all.extend(new.map(|fd| Thing::Fd(*fd as u8)));
         }
         match calls[side].op {
             Op::Sigmask => look(side, Op::Sigmask.with(&[ASK])),
             Op::Sigaction => look(side, Op::Sigaction.with(&[calls[side].args[0], ASK])),
+            Op::Lock if mode == Mode::Processes => {
+                let fd = calls[side].args[0];
+                let is_open = after.kind_of(mode.process(side), fd) != "closed";
+                if is_open {
+                    look(side, Op::Lock.with(&[fd, ASK]));
+                }
+            }
             _ => {}
         }
         for thing in all {
             match thing {
                 Thing::Process(of) | Thing::Thread(of) => look(of.into(), Op::Sigpending.with(&[])),
                 Thing::Name(name) => look(side, Op::Stat.with(&[name])),
+                Thing::Fd(fd) if after.kind_of(mode.process(side), fd) == "socket" => {
+                    look(side, Op::Recv.with(&[fd]));
+                }
+                Thing::Fd(fd) if after.kind_of(mode.process(side), fd) == "event" => {
+                    look(side, Op::EventRead.with(&[fd]));
+                }
                 Thing::Fd(fd) => {
                     look(side, Op::Fstat.with(&[fd]));
                     look(side, Op::Lseek.with(&[fd, 0, CUR]));

@@ -1,4 +1,5 @@
-//! A naive model of POSIX calls: names, files, pipes, descriptors and pages of memory, without concurrency.
+//! A naive model of POSIX calls: names, files, pipes, sockets, descriptors and pages of memory, without
+//! concurrency.
 //!
 //! Contents are kept by page, each with one value. A result that POSIX leaves open is a label, not a number:
 //! a new file, open file or pipe is called after the call that makes it. So two states are equivalent exactly
@@ -18,6 +19,7 @@ const ENODEV: i64 = 19;
 const EINVAL: i64 = 22;
 const ESPIPE: i64 = 29;
 const EPIPE: i64 = 32;
+const ENOTSOCK: i64 = 88;
 
 /// The most pages of a file, and of a pipe, in the model. Linux's pipes hold more, so a full one never blocks
 /// a test.
@@ -52,10 +54,23 @@ struct Node {
     pages: Pages,
     /// Set if a call after the setup changed one of its times.
     changed: bool,
+    /// The lock of each process: 0, [`SHARED`] or [`EXCLUSIVE`].
+    locks: [u8; 2],
+}
+
+/// A pair of sockets. The places are those of its two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+struct Sockets {
+    /// The pages that were sent to each end and not received.
+    sent: [Pages; 2],
+    /// Set if the end was closed before it had received all.
+    is_reset: [bool; 2],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
+    Socket(u8, usize),
+    Event(u8),
     Node(u8),
     PipeRead(u8),
     PipeWrite(u8),
@@ -178,6 +193,9 @@ pub struct State {
     nodes: Labelled<Node>,
     opens: Labelled<Open>,
     pipes: Labelled<Pages>,
+    sockets: Labelled<Sockets>,
+    /// The counts of eventfds.
+    events: Labelled<u16>,
     tables: [[Option<u8>; FDS]; 2],
     memory: [[Option<Page>; SLOTS]; 2],
     signals: [Signals; 2],
@@ -207,7 +225,10 @@ impl State {
     /// the number after it.
     pub fn apply(&mut self, mode: Mode, side: usize, call: Call, fresh: u8) -> Outcome {
         let done = self.perform(mode, side, call, fresh);
-        if matches!(call.op, Op::Close | Op::Dup2 | Op::Unlink | Op::Rename | Op::Mmap | Op::Munmap) {
+        if matches!(
+            call.op,
+            Op::Close | Op::Dup2 | Op::Unlink | Op::Rename | Op::Mmap | Op::Munmap | Op::Mremap
+        ) {
             self.collect();
         }
         match done {
@@ -264,14 +285,34 @@ impl State {
             Op::FutexWake => value(0),
             Op::FutexWait if self.can_load(process, first) => Err(Errno(EAGAIN)),
             Op::FutexWait => Err(Errno(EFAULT)),
+            Op::Ftruncate => self.ftruncate(process, first, second),
+            Op::Mremap => self.mremap(process, first, second),
+            Op::Socketpair => self.socketpair(process, fresh),
+            Op::Send => self.send(process, first, second),
+            Op::Recv => self.receive(process, first),
+            Op::Eventfd => {
+                self.events.insert(fresh, 0);
+                self.add_open(process, Target::Event(fresh), true, fresh).and_then(value)
+            }
+            Op::EventWrite => self.event_write(process, first, second),
+            Op::EventRead => self.event_read(process, first),
+            Op::Lock => self.lock(process, first, second),
         }
     }
 
     /// Removes what nothing refers to any more, so that it makes no difference between states.
     fn collect(&mut self) {
-        let State { names, nodes, opens, pipes, tables, memory, .. } = self;
+        let State { names, nodes, opens, pipes, sockets, events, tables, memory, .. } = self;
         opens.retain(|label| tables.iter().flatten().any(|held| *held == Some(label)));
         let is_target = |target| opens.things().any(|open| open.target == target);
+        for (label, pair) in &mut sockets.0 {
+            for end in [0, 1].into_iter().filter(|end| !is_target(Target::Socket(*label, *end))) {
+                pair.is_reset[end] |= pair.sent[end].len() > 0;
+                pair.sent[end] = Pages::default();
+            }
+        }
+        sockets.retain(|label| [0, 1].iter().any(|end| is_target(Target::Socket(label, *end))));
+        events.retain(|label| is_target(Target::Event(label)));
         pipes.retain(|label| is_target(Target::PipeRead(label)) || is_target(Target::PipeWrite(label)));
         let is_mapped = |label| memory.iter().flatten().flatten().any(|page| page.node() == Some(label));
         nodes.retain(|label| {
@@ -343,6 +384,7 @@ impl State {
 
     fn close(&mut self, process: usize, fd: u8) -> Values {
         self.descriptor(process, fd)?;
+        self.release_lock(process, fd);
         self.tables[process][usize::from(fd - FIRST_FD)] = None;
         value(0)
     }
@@ -354,6 +396,9 @@ impl State {
 
     fn dup2(&mut self, process: usize, fd: u8, to: u8) -> Values {
         let label = self.descriptor(process, fd)?;
+        if fd != to {
+            self.release_lock(process, to);
+        }
         *self.tables[process].get_mut(usize::from(to - FIRST_FD)).ok_or(Undefined)? = Some(label);
         value(to.into())
     }
@@ -412,6 +457,7 @@ impl State {
                 let values = vec![0, PIPE_LABEL + i64::from(pipe), 1, 0];
                 Ok(Answer { values, label: Some(1), changed: false })
             }
+            Target::Socket(..) | Target::Event(_) => Err(Undefined),
         }
     }
 
@@ -420,6 +466,9 @@ impl State {
         let Open { target, offset, .. } = *self.opened(process, fd)?;
         if whence > END {
             return Err(Errno(EINVAL));
+        }
+        if matches!(target, Target::Event(_)) {
+            return Err(Undefined);
         }
         let Target::Node(node) = target else { return Err(Errno(ESPIPE)) };
         let base = match whence {
@@ -436,6 +485,7 @@ impl State {
         match target {
             Target::PipeWrite(_) => Err(Errno(EBADF)),
             Target::PipeRead(pipe) => self.read_pipe(pipe),
+            Target::Socket(..) | Target::Event(_) => Err(Undefined),
             Target::Node(node) => {
                 let answer = self.page_of(node, offset);
                 if answer.values[0] != 0 {
@@ -469,6 +519,7 @@ impl State {
         match target {
             Target::PipeRead(_) => Err(Errno(EBADF)),
             Target::PipeWrite(pipe) => self.write_pipe(pipe, data),
+            Target::Socket(..) | Target::Event(_) => Err(Undefined),
             Target::Node(node) => {
                 self.opened(process, fd)?.offset += 1;
                 self.put(node, offset, data)
@@ -496,16 +547,24 @@ impl State {
         value(PAGE as i64)
     }
 
+    /// Returns the file behind a descriptor that has offsets.
+    fn with_offsets(&mut self, process: usize, fd: u8) -> Result<u8, Failure> {
+        match self.opened(process, fd)?.target {
+            Target::Node(node) => Ok(node),
+            Target::Event(_) => Err(Undefined),
+            _ => Err(Errno(ESPIPE)),
+        }
+    }
+
     /// Linux looks at the kind of file before it looks at the access mode.
     fn pread(&mut self, process: usize, fd: u8, page: u8) -> Values {
-        let Target::Node(node) = self.opened(process, fd)?.target else { return Err(Errno(ESPIPE)) };
+        let node = self.with_offsets(process, fd)?;
         Ok(self.page_of(node, page))
     }
 
     fn pwrite(&mut self, process: usize, fd: u8, page: u8, data: u8) -> Values {
-        let Open { target, writable, .. } = *self.opened(process, fd)?;
-        let Target::Node(node) = target else { return Err(Errno(ESPIPE)) };
-        if !writable {
+        let node = self.with_offsets(process, fd)?;
+        if !self.opened(process, fd)?.writable {
             return Err(Errno(EBADF));
         }
         self.put(node, page, data)
@@ -528,6 +587,7 @@ impl State {
             Target::Node(node) => Ok(Page { backing: Backing::Node(node), writable, may_write }),
             Target::PipeRead(_) if !writable => Err(Errno(ENODEV)),
             Target::PipeRead(_) | Target::PipeWrite(_) => Err(Errno(EACCES)),
+            Target::Socket(..) | Target::Event(_) => Err(Undefined),
         }
     }
 
@@ -567,6 +627,104 @@ impl State {
             }
         }
         value(0)
+    }
+
+    /// A page that moves leaves its place free.
+    fn mremap(&mut self, process: usize, from: u8, to: u8) -> Values {
+        let page = *self.mapped(process, from).ok_or(Undefined)?;
+        let memory = &mut self.memory[process];
+        memory[from as usize] = None;
+        memory[to as usize] = Some(page);
+        value(0)
+    }
+
+    /// Linux changes the times though the length stays the same.
+    fn ftruncate(&mut self, process: usize, fd: u8, len: u8) -> Values {
+        let Open { target, writable, .. } = *self.opened(process, fd)?;
+        let Target::Node(node) = target else { return Err(Errno(EINVAL)) };
+        if !writable {
+            return Err(Errno(EINVAL));
+        }
+        let pages = &mut self.node(node).pages;
+        pages.values[len.into()..].fill(0);
+        pages.len = len;
+        self.touch(node);
+        value(0)
+    }
+
+    fn socketpair(&mut self, process: usize, fresh: u8) -> Values {
+        self.sockets.insert(fresh, Sockets::default());
+        let one = self.add_open(process, Target::Socket(fresh, 0), true, fresh)?;
+        let other = self.add_open(process, Target::Socket(fresh, 1), true, fresh + 1)?;
+        values(&[0, one, other])
+    }
+
+    /// Returns the pair and the end behind a descriptor. A pair with an end that was closed before it had
+    /// received all is not modelled.
+    fn socket(&mut self, process: usize, fd: u8) -> Result<(u8, usize), Failure> {
+        let Target::Socket(pair, end) = self.opened(process, fd)?.target else { return Err(Errno(ENOTSOCK)) };
+        if self.sockets.get(pair).is_reset[1 - end] { Err(Undefined) } else { Ok((pair, end)) }
+    }
+
+    fn send(&mut self, process: usize, fd: u8, data: u8) -> Values {
+        let (pair, end) = self.socket(process, fd)?;
+        if !self.is_open(Target::Socket(pair, 1 - end)) {
+            return Err(Errno(EPIPE));
+        }
+        let pages = &mut self.sockets.get_mut(pair).sent[1 - end];
+        if pages.set(pages.len(), data) { value(PAGE as i64) } else { Err(Undefined) }
+    }
+
+    fn receive(&mut self, process: usize, fd: u8) -> Values {
+        let (pair, end) = self.socket(process, fd)?;
+        match self.sockets.get_mut(pair).sent[end].pop_first() {
+            Some(first) => values(&[PAGE as i64, first.into()]),
+            None if self.is_open(Target::Socket(pair, 1 - end)) => Err(Errno(EAGAIN)),
+            None => value(0),
+        }
+    }
+
+    /// Returns the count behind a descriptor of an eventfd.
+    fn event(&mut self, process: usize, fd: u8) -> Result<&mut u16, Failure> {
+        match self.opened(process, fd)?.target {
+            Target::Event(event) => Ok(self.events.get_mut(event)),
+            _ => Err(Undefined),
+        }
+    }
+
+    fn event_write(&mut self, process: usize, fd: u8, data: u8) -> Values {
+        *self.event(process, fd)? += u16::from(data);
+        value(8)
+    }
+
+    fn event_read(&mut self, process: usize, fd: u8) -> Values {
+        match std::mem::take(self.event(process, fd)?) {
+            0 => Err(Errno(EAGAIN)),
+            count => values(&[8, count.into()]),
+        }
+    }
+
+    /// A process has one lock on a file, however it got it.
+    fn lock(&mut self, process: usize, fd: u8, how: u8) -> Values {
+        let Open { target, writable, .. } = *self.opened(process, fd)?;
+        let Target::Node(node) = target else { return Err(Undefined) };
+        let other = self.node(node).locks[1 - process];
+        let in_the_way = if how == SHARED { other == EXCLUSIVE } else { other != 0 };
+        match how {
+            ASK => return values(&[0, other.into()]),
+            UNLOCK => self.node(node).locks[process] = 0,
+            EXCLUSIVE if !writable => return Err(Errno(EBADF)),
+            _ if in_the_way => return Err(Errno(EAGAIN)),
+            _ => self.node(node).locks[process] = how,
+        }
+        value(0)
+    }
+
+    /// Releases the lock of a process on the file behind a descriptor that is closed, though others stay.
+    fn release_lock(&mut self, process: usize, fd: u8) {
+        if let Ok(&mut Open { target: Target::Node(node), .. }) = self.opened(process, fd) {
+            self.node(node).locks[process] = 0;
+        }
     }
 
     fn pending(&self, process: usize, side: usize) -> Values {
@@ -622,7 +780,10 @@ impl State {
             label,
             match self.opens.get(label).target {
                 Target::Node(node) => node.into(),
-                Target::PipeRead(pipe) | Target::PipeWrite(pipe) => PIPE_LABEL + i64::from(pipe),
+                Target::PipeRead(other)
+                | Target::PipeWrite(other)
+                | Target::Socket(other, _)
+                | Target::Event(other) => PIPE_LABEL + i64::from(other),
             },
         ))
     }
@@ -636,6 +797,8 @@ impl State {
             Some((Target::Node(_), false)) => "read-only",
             Some((Target::PipeRead(_), _)) => "read-end",
             Some((Target::PipeWrite(_), _)) => "write-end",
+            Some((Target::Socket(..), _)) => "socket",
+            Some((Target::Event(_), _)) => "event",
         }
     }
 

@@ -128,8 +128,8 @@ pub fn exit(how: Ended) {
     };
 }
 
-/// Reports every counter, and the leaks of the program. `each` is called with a function that takes a
-/// counter's name and its count by core.
+/// Reports every counter, the leaks of the program, and how deep kernel stacks were used. `each` is called
+/// with a function that takes a counter's name and its count by core.
 pub fn stats(
     each: impl FnOnce(&mut dyn FnMut(&'static str, &dyn Fn(CoreId) -> u64)),
     leaked_frames: u64,
@@ -141,6 +141,7 @@ pub fn stats(
         line.list(name, (0..arch::cores()).map(|core| count(CoreId::new(core))), Line::signed_value);
     });
     line.end('}').number("leaked_frames", leaked_frames).number("leaked_nodes", leaked_nodes);
+    line.number("deepest_stack", arch::KernelStack::deepest());
 }
 
 /// Reports the owners of physical memory. `each` is called with a function that takes a range and its kind.

@@ -3,8 +3,9 @@
 
 use core::sync::atomic::{AtomicI64, Ordering};
 
-use percore::{CoreId, MAX_CORES, Pinned};
-use sync::CachePadded;
+use percore::{CoreId, Pinned};
+
+use crate::arch::per_core::all_cores;
 
 /// The events that the kernel counts. The address space counts its own events (`vm::Event`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,13 +61,14 @@ pub enum Counter {
 
 const COUNTERS: usize = Counter::Spaces as usize + 1;
 
-static CELLS: [CachePadded<[AtomicI64; COUNTERS]>; MAX_CORES] =
-    [const { CachePadded::new([const { AtomicI64::new(0) }; COUNTERS]) }; MAX_CORES];
+all_cores! {
+    static CELLS: [AtomicI64; COUNTERS] = [const { AtomicI64::new(0) }; COUNTERS];
+}
 
 /// Adds to this core's count. Relaxed, and no read-modify-write, because only this core writes the cell.
 #[inline(always)]
 pub fn add(pin: &Pinned, counter: Counter, amount: i64) {
-    let cell = &CELLS[pin.core().index()][counter as usize];
+    let cell = &CELLS.mine(pin)[counter as usize];
     cell.store(cell.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
 }
 
@@ -78,5 +80,5 @@ pub fn bump(counter: Counter) {
 
 /// Returns the count of one core.
 pub fn of(core: CoreId, counter: Counter) -> i64 {
-    CELLS[core.index()][counter as usize].load(Ordering::Relaxed)
+    CELLS.of(core)[counter as usize].load(Ordering::Relaxed)
 }

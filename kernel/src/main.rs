@@ -24,6 +24,7 @@ mod procfs;
 mod sched;
 mod syscall;
 mod trap;
+mod users;
 
 use above::Above;
 use arch::{Boot, BootInfo};
@@ -46,8 +47,8 @@ fn kernel_main(start_info: u64) -> ! {
     arch::init_first(); // needs: nothing
     let boot = BootInfo::at(start_info); // needs: the boot map
     let options = Options::read(boot.command_line(&mut [0; COMMAND_LINE_BYTES])); // needs: a port to panic on
-    arch::choose_syscall_entry(); // needs: the options
-    let memory_bytes = mm::init(&boot); // needs: the boot map, this core's number
+    arch::choose_syscall_entry(false); // needs: the options
+    mm::init(&boot); // needs: the boot map, this core's number
     arch::init_boot_core(&boot, |text| control::warn(text)); // needs: heap
     mm::epoch::init(arch::cores()); // needs: heap, the number of cores
     mm::read_refs::init(arch::cores()); // needs: heap, the number of cores
@@ -55,6 +56,7 @@ fn kernel_main(start_info: u64) -> ! {
         mm::compressed::init(arch::cores()); // needs: heap, the number of cores
     }
     sched::come_online(); // needs: epochs, the clock
+    process::vdso::init().expect("there is memory for the vDSO"); // needs: heap, to be in the epochs
     // needs: heap, the clock, to be in the epochs
     let populate = |root: &_| {
         procfs::populate(root)?;
@@ -70,8 +72,9 @@ fn kernel_main(start_info: u64) -> ! {
             "random numbers are predictable: the CPU has no generator, and the boot image has no seed",
         );
     }
+    fs::network::init(); // needs: heap, the clock, random numbers, that no other core runs
     arch::release_cores(); // needs: epochs
-    control::booted(arch::cores(), memory_bytes);
+    control::booted(arch::cores(), mm::frames::total() * mm::FRAME);
     if options.probe {
         end(Ended::Status(0));
     }

@@ -1,6 +1,11 @@
 //! The kernel's command line.
 
-use abi::config::{COMPRESS, Choice, Design, HOST_FILES, Huge, ReadRefs, Refs, TERMINAL, TRACE, Tables};
+use core::str::FromStr;
+
+use abi::config::{
+    COMPRESS, Choice, Design, HOST_FILES, HOST_USER, Huge, NETWORK, NETWORK_OUT, OVERLAY_OUT, OVERLAY_TMP,
+    ReadRefs, Refs, STRICT, TERMINAL, TRACE, Tables,
+};
 use sync::{CachePadded, SetOnce};
 
 /// The options that the user of the kernel chose.
@@ -31,8 +36,20 @@ pub struct Options {
     pub skew: bool,
     /// `host-files`: the tree of names is the host's, by a device for that.
     pub host_files: bool,
+    /// `host-user=USER:GROUP`: files of this user and of this group on the host are root's here.
+    pub host_user: (u32, u32),
+    /// `network`: there is a network, which can make connections to the guest.
+    pub network: bool,
+    /// `network-out`: the guest can make connections there, too.
+    pub network_out: bool,
+    /// `overlay-out=DEVICE`: the changes of the host's files are written by this device at the end.
+    pub overlay_out: Option<u8>,
+    /// `overlay-tmp`: those in `/tmp` too.
+    pub overlay_tmp: bool,
     /// `trace`: report each system call.
     pub trace: bool,
+    /// `strict`: the first call that is not supported ends the run.
+    pub strict: bool,
     /// `meter`: report the owners of memory at the end.
     pub meter: bool,
     /// `tty=ROWSxCOLUMNS`: standard input, output and error are a terminal of this size.
@@ -61,7 +78,13 @@ impl Options {
         fail_alloc: false,
         skew: false,
         host_files: false,
+        host_user: (0, 0),
+        network: false,
+        network_out: false,
+        overlay_out: None,
+        overlay_tmp: false,
         trace: false,
+        strict: false,
         meter: false,
         terminal: None,
     };
@@ -97,7 +120,9 @@ impl Options {
             Refs::KEY => Self { refs: chosen(value), ..self },
             ReadRefs::KEY => Self { read_refs: chosen(value), ..self },
             Huge::KEY => Self { huge: chosen(value), ..self },
-            TERMINAL => Self { terminal: Some(size(value)), ..self },
+            OVERLAY_OUT => Self { overlay_out: Some(value.parse().expect("the number of a device")), ..self },
+            HOST_USER => Self { host_user: pair(value, ':'), ..self },
+            TERMINAL => Self { terminal: Some(pair(value, 'x')), ..self },
             _ => self.with_flag(word),
         }
     }
@@ -110,7 +135,11 @@ impl Options {
             "stats" => Self { stats: true, ..self },
             "fail-alloc" => Self { fail_alloc: true, ..self },
             HOST_FILES => Self { host_files: true, ..self },
+            NETWORK => Self { network: true, ..self },
+            NETWORK_OUT => Self { network: true, network_out: true, ..self },
+            OVERLAY_TMP => Self { overlay_tmp: true, ..self },
             TRACE => Self { trace: true, ..self },
+            STRICT => Self { strict: true, ..self },
             "skew" => Self { skew: true, ..self },
             "meter" => Self { meter: true, ..self },
             other => panic!("unknown option on the kernel's command line: {other}"),
@@ -118,12 +147,12 @@ impl Options {
     }
 }
 
-/// Returns the rows and columns of `ROWSxCOLUMNS`.
-fn size(value: &str) -> (u16, u16) {
-    let numbers = value.split_once('x').map(|(rows, columns)| (rows.parse(), columns.parse()));
+/// Returns two numbers with a character between them.
+fn pair<N: FromStr>(value: &str, between: char) -> (N, N) {
+    let numbers = value.split_once(between).map(|(first, second)| (first.parse(), second.parse()));
     match numbers {
-        Some((Ok(rows), Ok(columns))) => (rows, columns),
-        _ => panic!("no size of a terminal on the kernel's command line: {value}"),
+        Some((Ok(first), Ok(second))) => (first, second),
+        _ => panic!("no two numbers on the kernel's command line: {value}"),
     }
 }
 

@@ -46,4 +46,8 @@ impl Handlers for Above {
     fn control_input() {
         fs::on_input();
     }
+    #[inline(always)]
+    fn network() {
+        sched::on_network();
+    }
 }

@@ -228,6 +228,23 @@ static void a_child_of_vfork_has_its_parents_memory(void) {
     in_thread(change_in_vfork, map_pages(5));
 }
 
+// What a child of vfork has mapped gets other rights.
+static void *protect_what_a_child_mapped(void *unused) {
+    static unsigned char *volatile mapped;
+    pid_t child = vfork();
+    if (child == 0) {
+        mapped = map_pages(100);
+        *mapped = 5;
+        _exit(0);
+    }
+    say_end("the child", child);
+    SAY_CALL(mprotect(mapped, 100 * page, PROT_READ));
+    SAY("%d\n", *mapped);
+    return unused;
+}
+
+static void memory_of_a_child_of_vfork_gets_other_rights(void) { in_thread(protect_what_a_child_mapped, NULL); }
+
 static _Thread_local int own = 1;
 static void *fork_with_state(void *unused) {
     (void)unused;
@@ -365,6 +382,29 @@ static void *make_in_child(void *unused) {
 
 static void a_child_of_vfork_makes_one_of_its_own(void) {
     in_thread(make_in_child, NULL);
+}
+
+// A child of `vfork` on a stack of its own starts a program, goes on with calls that look at files, and returns to a
+// parent that has not lost where it was.
+static int start_and_look(void *unused) {
+    (void)unused;
+    pid_t own = spawn("exit 3");
+    int status = 0;
+    if (waitpid(own, &status, 0) != own) _exit(99);
+    char path[64];
+    for (int i = 0; i < 10; i++) {
+        int file = open("/proc/self/exe", O_RDONLY);
+        if (file < 0 || close(file) != 0 || readlink("/proc/self/exe", path, sizeof path) <= 0) _exit(98);
+    }
+    _exit(WEXITSTATUS(status) + 1);
+}
+
+static void a_child_of_vfork_starts_programs(void) {
+    static char room[64 << 10] __attribute__((aligned(16)));
+    for (int i = 0; i < 3; i++) {
+        pid_t child = clone(start_and_look, room + sizeof room, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
+        say_end("the child", child);
+    }
 }
 
 enum { THREADS = 4, CHILDREN = 12 };
@@ -509,11 +549,50 @@ static void a_child_of_vfork_that_is_killed_keeps_no_lock(void) {
     NEED(munmap(map_pages(300), 300 * page) == 0);
 }
 
-RULES(RULE(children_of_a_thread_are_the_processes), RULE(any_child_is_found), RULE(a_thread_waits_in_many_ways),
+static volatile sig_atomic_t handled_after;
+static void handle_after(int signal) {
+    handled_after += signal;
+}
+
+// Changes memory until a signal ends it.
+static void change_until_the_end(void) {
+    // One more child, which has the same memory and ends before.
+    pid_t child = vfork();
+    if (child == 0) _exit(0);
+    NEED(waitpid(child, NULL, 0) == child);
+    struct itimerval soon = {.it_value = {.tv_usec = 1000}};
+    setitimer(ITIMER_REAL, &soon, NULL);
+    for (;;) {
+        unsigned char *at = mmap(NULL, page, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        *at = 1;
+        munmap(at, page);
+    }
+}
+
+// A signal ends a child that has its maker's memory, wherever it is.
+static void a_child_that_shares_memory_is_ended_anywhere(void) {
+    NEED(signal(SIGUSR1, handle_after) != SIG_ERR);
+    for (int i = 0; i < 100; i++) {
+        pid_t child = vfork();
+        if (child == 0) change_until_the_end();
+        int status;
+        NEED(waitpid(child, &status, 0) == child && status == SIGALRM);
+        raise(SIGUSR1);
+        NEED(handled_after == SIGUSR1 * (2 * i + 1));
+        unsigned char *at = mmap(NULL, page, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        NEED(at != MAP_FAILED && *at == 0);
+        raise(SIGUSR1);
+        NEED(handled_after == SIGUSR1 * (2 * i + 2));
+        NEED(munmap(at, page) == 0);
+    }
+    SAY("goes on\n");
+}
+
+RULES(RULE(a_child_that_shares_memory_is_ended_anywhere), RULE(children_of_a_thread_are_the_processes), RULE(any_child_is_found), RULE(a_thread_waits_in_many_ways),
       RULE(a_thread_sets_the_group_of_its_child),
       RULE(a_handler_interrupts_a_wait), RULE(a_wait_goes_on_after_a_handler), RULE(a_program_that_is_missing_is_an_error),
-      RULE(a_child_of_vfork_has_its_parents_memory), RULE(a_child_begins_as_its_thread), RULE(a_handler_may_fork),
+      RULE(a_child_of_vfork_has_its_parents_memory), RULE(memory_of_a_child_of_vfork_gets_other_rights), RULE(a_child_begins_as_its_thread), RULE(a_handler_may_fork),
       RULE(a_child_without_a_signal_may_be_killed), RULE(a_child_has_the_rights_of_its_thread),
-      RULE(a_child_of_vfork_makes_one_of_its_own), RULE(a_child_without_a_signal_is_waited_for), RULE(threads_make_children_at_once), RULE(threads_wait_for_any), RULE(children_that_are_ignored_are_not_found),
+      RULE(a_child_of_vfork_makes_one_of_its_own), RULE(a_child_of_vfork_starts_programs), RULE(a_child_without_a_signal_is_waited_for), RULE(threads_make_children_at_once), RULE(threads_wait_for_any), RULE(children_that_are_ignored_are_not_found),
       RULE(the_end_of_a_child_is_a_signal), RULE(a_thread_that_waits_is_cancelled),
       RULE(a_child_of_vfork_that_is_killed_keeps_no_lock))

@@ -1,6 +1,10 @@
 // Rules of signals to the process: each comes to a thread that has it open, or waits for it.
 #include "rule.h"
 
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/signalfd.h>
+
 static sem_t ready, taken;
 static volatile pid_t waiting;
 static volatile sig_atomic_t count;
@@ -510,6 +514,33 @@ static void a_signal_waits_for_room(void) {
     SAY("%d\n", count);
 }
 
+// Others get theirs meanwhile.
+static void *get_another(void *unused) {
+    set_mask(SIG_UNBLOCK, SIGUSR1, 0);
+    while (handled_by != gettid()) sched_yield();
+    set_mask(SIG_BLOCK, SIGUSR1, 0);
+    return unused;
+}
+
+static void a_signal_without_room_holds_up_no_thread(void) {
+    struct rlimit none = {0, 0};
+    block_all();
+    signal(SIGUSR1, note_thread);
+    start(take_sent, NULL);
+    until(&ready);
+    for (int i = 0; i < 40; i++) NEED(sigqueue(getpid(), SIGRTMIN + i % 2, (union sigval){.sival_int = i}) == 0);
+    NEED(syscall(SYS_prlimit64, waiting, RLIMIT_SIGPENDING, &none, NULL) == 0);
+    sem_post(&taken);
+    for (int i = 0; i < 3; i++) {
+        pthread_t other = start(get_another, NULL);
+        NEED(kill(getpid(), SIGUSR1) == 0);
+        finish(other);
+    }
+    SAY("three got theirs\n");
+    fflush(stdout);
+    _exit(0);
+}
+
 // Linux then keeps of some signals the number alone, and they come all the same.
 static volatile sig_atomic_t handled_last;
 static void note_last(int signal) {
@@ -686,11 +717,268 @@ static void a_child_gets_its_own(void) {
     SAY("%d\n", count);
 }
 
-RULES(RULE(a_thread_waits_for_the_processes), RULE(any_of_several_threads_takes_one), RULE(an_ignored_signal_ends_no_wait),
+// A thread that reads signals by a descriptor gets those to the process, and so does the next one that reads.
+static int file;
+
+static void read_one(void) {
+    struct signalfd_siginfo information;
+    NEED(read(file, &information, sizeof information) == sizeof information);
+    SAY("%u %d %d %d\n", information.ssi_signo, information.ssi_code, information.ssi_pid == (uint32_t)getpid(),
+        information.ssi_int);
+}
+
+static void until_readable(int way) {
+    struct pollfd polled = {.fd = file, .events = POLLIN};
+    struct epoll_event event = {.events = EPOLLIN};
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(file, &set);
+    if (way == 1) NEED(poll(&polled, 1, -1) == 1 && polled.revents == POLLIN);
+    if (way == 2) NEED(select(file + 1, &set, NULL, NULL, NULL) == 1 && FD_ISSET(file, &set));
+    if (way == 3) {
+        int all = epoll_create1(0);
+        NEED(all >= 0 && epoll_ctl(all, EPOLL_CTL_ADD, file, &event) == 0);
+        NEED(epoll_wait(all, &event, 1, -1) == 1 && event.events == EPOLLIN && close(all) == 0);
+    }
+}
+
+static void *read_signals(void *unused) {
+    for (int i = 0; i < 12; i++) {
+        sem_post(&ready);
+        until_readable(i % 4);
+        read_one();
+        sem_post(&taken);
+    }
+    // One that it sends is there at once.
+    NEED(fcntl(file, F_SETFL, O_NONBLOCK) == 0);
+    for (int i = 0; i < 10; i++) {
+        NEED(kill(getpid(), SIGUSR1) == 0);
+        read_one();
+    }
+    struct signalfd_siginfo none;
+    NEED(read(file, &none, sizeof none) == -1 && errno == EAGAIN);
+    NEED(fcntl(file, F_SETFL, 0) == 0);
+    return unused;
+}
+
+static void send_and_read(void) {
+    pthread_t thread = start(read_signals, NULL);
+    for (int i = 0; i < 12; i++) {
+        until(&ready);
+        if (i % 2) NEED(kill(getpid(), SIGUSR1) == 0);
+        if (i % 2 == 0) NEED(sigqueue(getpid(), SIGRTMIN + 1, (union sigval){.sival_int = i}) == 0);
+        until(&taken);
+    }
+    finish(thread);
+}
+
+static void *stay(void *unused) {
+    NEED(kill(getpid(), SIGUSR1) == 0);
+    read_one();
+    sem_post(&taken);
+    until(&ready);
+    return unused;
+}
+
+static void any_thread_reads_signals_by_a_descriptor(void) {
+    block_all();
+    sigset_t set = set_of(SIGUSR1, SIGRTMIN + 1);
+    file = signalfd(-1, &set, 0);
+    NEED(file >= 0);
+    send_and_read();
+    // Others read while the last one that did is still there.
+    pthread_t thread = start(stay, NULL);
+    until(&taken);
+    NEED(kill(getpid(), SIGUSR1) == 0);
+    read_one();
+    pthread_t next = start(stay, NULL);
+    until(&taken);
+    sem_post(&ready);
+    sem_post(&ready);
+    finish(thread);
+    finish(next);
+    fflush(stdout);
+    pid_t child = fork();
+    NEED(child >= 0);
+    if (child == 0) {
+        send_and_read();
+        fflush(stdout);
+        _exit(0);
+    }
+    say_end("the child", child);
+    // What was sent stays for those that wait in another way.
+    NEED(close(file) == 0);
+    thread = start(take_signals, (void *)1);
+    NEED(kill(getpid(), SIGUSR1) == 0);
+    finish(thread);
+}
+
+// Two threads wait for a descriptor, and no signal comes: both waits end by their time.
+static void *wait_for_none(void *by_epoll) {
+    struct pollfd polled = {.fd = file, .events = POLLIN};
+    struct epoll_event event = {.events = EPOLLIN};
+    int all = epoll_create1(0);
+    NEED(all >= 0 && epoll_ctl(all, EPOLL_CTL_ADD, file, &event) == 0);
+    long found = by_epoll ? epoll_wait(all, &event, 1, 200) : poll(&polled, 1, 200);
+    return (void *)found;
+}
+
+static void open_file(void) {
+    sigset_t set = set_of(SIGUSR1, 0);
+    file = signalfd(-1, &set, 0);
+    NEED(file >= 0);
+}
+
+static void threads_wait_for_a_descriptor_of_signals(void) {
+    block_all();
+    open_file();
+    pthread_t polls = start(wait_for_none, NULL), waits = start(wait_for_none, (void *)1);
+    SAY("%ld\n", (long)finish(polls));
+    SAY("%ld\n", (long)finish(waits));
+}
+
+// Waits until a thread sleeps in a call.
+static void until_in_call(pid_t thread, int number) {
+    char path[60];
+    int found;
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
+    do {
+        FILE *calls = fopen(path, "r");
+        NEED(calls);
+        if (fscanf(calls, "%d", &found) != 1) found = -1;
+        NEED(fclose(calls) == 0);
+    } while (found != number && sched_yield() == 0);
+}
+
+// A thread has read signals by a descriptor, and waits for another one while the first thread reads.
+static void *wait_after_reading(void *by_poll) {
+    sigset_t set = set_of(SIGUSR2, 0), open;
+    int signal;
+    NEED(kill(getpid(), SIGUSR1) == 0);
+    read_one();
+    waiting = gettid();
+    sem_post(&taken);
+    sigfillset(&open);
+    sigdelset(&open, SIGUSR2);
+    if (by_poll) SAY("%d\n", ppoll(NULL, 0, NULL, &open) == -1 && errno == EINTR);
+    else SAY("%d\n", sigwait(&set, &signal) == 0 && signal == SIGUSR2);
+    return NULL;
+}
+
+static void handle_another(int signal) { count += signal; }
+
+static void a_wait_keeps_its_set_when_another_reads(void) {
+    block_all();
+    open_file();
+    signal(SIGUSR2, handle_another);
+    for (intptr_t by_poll = 0; by_poll < 2; by_poll++) {
+        pthread_t thread = start(wait_after_reading, (void *)by_poll);
+        until(&taken);
+        until_in_call(waiting, by_poll ? SYS_ppoll : SYS_rt_sigtimedwait);
+        NEED(kill(getpid(), SIGUSR1) == 0);
+        read_one();
+        NEED(kill(getpid(), SIGUSR2) == 0);
+        finish(thread);
+        SAY("%d\n", count);
+    }
+}
+
+// A signal that no thread takes yet is there for the next one that waits.
+static void *send_and_take(void *unused) {
+    struct timespec none = {0};
+    sigset_t set = set_of(SIGUSR1, 0);
+    NEED(kill(getpid(), SIGUSR1) == 0);
+    set_mask(SIG_UNBLOCK, SIGUSR2, 0);
+    SAY("%d\n", sigtimedwait(&set, NULL, &none));
+    return unused;
+}
+
+static void none_reads_by_a_descriptor_that_is_closed(void) {
+    block_all();
+    open_file();
+    // It stays the descriptor that it is.
+    NEED(dup2(999, file) == -1 && errno == EBADF);
+    NEED(dup3(0, file, O_APPEND) == -1 && errno == EINVAL);
+    pthread_t thread = start(stay, NULL);
+    until(&taken);
+    NEED(close(file) == 0);
+    finish(start(send_and_take, NULL));
+    // The same where a copy of another one takes its place.
+    open_file();
+    pthread_t next = start(stay, NULL);
+    until(&taken);
+    int null = open("/dev/null", O_RDONLY);
+    NEED(null >= 0 && dup2(null, file) == file);
+    finish(start(send_and_take, NULL));
+    sem_post(&ready);
+    sem_post(&ready);
+    finish(thread);
+    finish(next);
+}
+
+static void *wait_alone(void *unused) {
+    sigset_t set = set_of(SIGUSR1, 0);
+    int signal;
+    waiting = gettid();
+    sem_post(&taken);
+    NEED(sigwait(&set, &signal) == 0);
+    SAY("%d\n", signal);
+    return unused;
+}
+
+// One that has read, and does not now, leaves signals to those that wait.
+static void a_thread_that_waits_comes_before_one_that_has_read(void) {
+    block_all();
+    open_file();
+    pthread_t thread = start(stay, NULL);
+    until(&taken);
+    pthread_t waits = start(wait_alone, NULL);
+    until(&taken);
+    until_in_call(waiting, SYS_rt_sigtimedwait);
+    NEED(kill(getpid(), SIGUSR1) == 0);
+    finish(waits);
+    sem_post(&ready);
+    finish(thread);
+}
+
+// Reads by a copy in a thread of its own, which closes it.
+static void *read_by_copy(void *copy) {
+    file = (intptr_t)copy;
+    NEED(kill(getpid(), SIGUSR1) == 0);
+    until_readable(1);
+    read_one();
+    NEED(close(file) == 0);
+    return NULL;
+}
+
+static void copies_of_a_descriptor_read_signals(void) {
+    block_all();
+    sigset_t set = set_of(SIGUSR1, SIGRTMIN + 1);
+    struct rlimit limit;
+    NEED(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = limit.rlim_max;
+    NEED(limit.rlim_max > 9000 && setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    int first = signalfd(-1, &set, 0);
+    NEED(first >= 0);
+    int copies[] = {dup(first), fcntl(first, F_DUPFD, 5000), fcntl(first, F_DUPFD_CLOEXEC, 9000), dup2(first, 7000)};
+    for (int i = 0; i < 4; i++) {
+        // The first one is closed, and a copy stays the same.
+        if (i == 2) NEED(close(first) == 0);
+        NEED(copies[i] >= 0);
+        finish(start(read_by_copy, (void *)(intptr_t)copies[i]));
+    }
+    SAY_CALL(dup(first));
+    SAY_CALL(fcntl(first, F_DUPFD, 0));
+}
+
+RULES(RULE(copies_of_a_descriptor_read_signals), RULE(any_thread_reads_signals_by_a_descriptor), RULE(threads_wait_for_a_descriptor_of_signals),
+      RULE(a_wait_keeps_its_set_when_another_reads), RULE(none_reads_by_a_descriptor_that_is_closed),
+      RULE(a_thread_that_waits_comes_before_one_that_has_read), RULE(a_thread_waits_for_the_processes), RULE(any_of_several_threads_takes_one), RULE(an_ignored_signal_ends_no_wait),
        RULE(a_wait_that_ends_loses_no_signal),
       RULE(a_thread_that_ends_takes_no_signal_with_it), RULE(the_only_thread_that_has_it_open_handles_it),
       RULE(the_first_thread_blocks_it_last), RULE(a_signal_to_oneself_comes_at_once), RULE(calls_open_a_signal_while_they_wait),
       RULE(a_thread_waits_for_ends_of_children), RULE(a_timer_is_the_processes), RULE(signals_say_what_they_said),
-      RULE(a_signal_that_a_handler_blocks_is_anothers), RULE(a_signal_waits_for_room), RULE(a_signal_to_a_thread_needs_no_room), RULE(queued_signals_come_in_order), RULE(queued_signals_are_handled_in_order), RULE(another_process_sends_one),
+      RULE(a_signal_that_a_handler_blocks_is_anothers), RULE(a_signal_waits_for_room), RULE(a_signal_without_room_holds_up_no_thread),
+      RULE(a_signal_to_a_thread_needs_no_room), RULE(queued_signals_come_in_order), RULE(queued_signals_are_handled_in_order), RULE(another_process_sends_one),
       RULE(the_first_thread_may_be_gone), RULE(a_signal_to_the_group_comes_once), RULE(what_is_pending),
       RULE(what_none_takes_stays_pending), RULE(a_child_gets_its_own))

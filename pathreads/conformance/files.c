@@ -388,7 +388,41 @@ static void equal_parts_are_one_mapping_again(void) {
     in_thread(say_sum, (void *)PAGES);
 }
 
-RULES(RULE(all_threads_see_what_one_writes), RULE(a_thread_that_has_read_sees_what_is_written),
+// Reads a byte. Returns the signal of the fault, or 0.
+static int is_refused(volatile unsigned char *at) {
+    static volatile unsigned char byte;
+    int caught = sigsetjmp(back, 1);
+    if (caught == 0) byte ^= *at;
+    return caught;
+}
+
+static void *touch_behind(void *end) {
+    unsigned char *behind = memory + 2 * page, *last = (unsigned char *)end - 1;
+    SAY("%d %d %d ", is_refused(memory + page), is_refused(behind), is_refused(last));
+    SAY("%d %d %d\n", faults(memory + page), faults(behind), faults(last));
+    SAY("%d %d %d\n", is_refused(memory), is_refused(behind), is_refused(last));
+    SAY_CALL(write(ends[1], behind, 1));
+    SAY_CALL(pread(file, behind, 1, 0));
+    return NULL;
+}
+
+// The file ends in the second page. Each page behind that is a SIGBUS, before and after a write.
+static void memory_behind_the_end_is_no_memory(void) {
+    signal(SIGBUS, jump_back);
+    NEED(pipe(ends) == 0);
+    for (size_t pages = 4; pages <= PAGES; pages *= PAGES / 4) {
+        map_file(PROT_READ, 0);
+        NEED(munmap(memory, PAGES * page) == 0 && ftruncate(file, page + page / 2) == 0);
+        memory = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+        NEED(memory != MAP_FAILED);
+        touch_behind(memory + pages * page);
+        in_thread(touch_behind, memory + pages * page);
+        SAY("%d\n", memory[page]);
+        strcpy(name, "/tmp/filesXXXXXX");
+    }
+}
+
+RULES(RULE(memory_behind_the_end_is_no_memory), RULE(all_threads_see_what_one_writes), RULE(a_thread_that_has_read_sees_what_is_written),
       RULE(a_mapping_may_begin_inside_of_a_file), RULE(calls_write_there),
       RULE(rights_may_come_later), RULE(a_right_that_is_missing_is_a_fault), RULE(a_child_has_its_own),
       RULE(a_vfork_child_writes_to_the_same), RULE(a_mapping_that_moves_keeps_what_was_written),

@@ -3,6 +3,7 @@
 #include "rule.h"
 
 #include <linux/futex.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/utsname.h>
@@ -459,9 +460,44 @@ static void a_thread_sleeps_on_when_its_word_is_gone(void) {
     SAY("%d\n", (int)count);
 }
 
-// A thread is moved to another word while it sleeps. It wakes there, or before, whatever happens meanwhile.
+// It is woken by the address alone.
+static void *sleep_till_woken(void *unused) {
+    (void)unused;
+    sleeper = gettid();
+    sem_post(&ready);
+    return (void *)(intptr_t)(syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 5, NULL) != 0);
+}
+
+static void a_thread_is_woken_where_memory_is_gone(void) {
+    begin();
+    for (int i = 0; i < 40; i++) {
+        unsigned char *pages = map_pages(5);
+        word = (int *)(pages + 8 + i * 4);
+        *word = 5;
+        pthread_t thread = start(sleep_till_woken, NULL);
+        sem_wait(&ready);
+        until_asleep(sleeper);
+        NEED((i % 2 == 0 ? munmap(pages, 5 * page) : mprotect(pages, 5 * page, PROT_NONE)) == 0);
+        if (i % 4 < 2) until_asleep(sleeper);
+        if (i % 3 == 0) NEED(syscall(SYS_futex, word, FUTEX_WAKE_BITSET_PRIVATE, 1, NULL, NULL, -1) >= 0);
+        if (i % 3 != 0) NEED(syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1) >= 0);
+        SAY("%d", finish(thread) != NULL);
+    }
+    SAY_CALL(syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1));
+    SAY_CALL(syscall(SYS_futex, word, FUTEX_WAKE, 1));
+    SAY_CALL(syscall(SYS_futex, (char *)word + 1, FUTEX_WAKE_PRIVATE, 1));
+    SAY_CALL(syscall(SYS_futex, -4096, FUTEX_WAKE_PRIVATE, 1));
+    SAY_CALL(syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 5, NULL));
+}
+
+// A thread is moved to another word while it sleeps. It wakes there, or before, whatever happens meanwhile. It blocks
+// the signal of a child's end: that may be any thread's, and Linux begins the wait again with the first word then.
 static void *sleep_once(void *unused) {
     (void)unused;
+    sigset_t ends_of_children;
+    sigemptyset(&ends_of_children);
+    sigaddset(&ends_of_children, SIGCHLD);
+    NEED(pthread_sigmask(SIG_BLOCK, &ends_of_children, NULL) == 0);
     sleeper = gettid();
     sem_post(&ready);
     return (void *)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 5, NULL);
@@ -1152,9 +1188,14 @@ static void parts_change_while_all_does(void) {
     SAY("%ld %ld\n", ends, sum);
 }
 
-// Most of many mappings are unmapped and mapped again, beside some that stay: they find the same places.
+// Most of many mappings are unmapped and mapped again, beside some that stay: they find the same places. Each
+// processor may have places of its own, so the thread stays on one.
 static void places_are_used_again(void) {
     enum { MANY = 128, STAY = 8 };
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    NEED(sched_setaffinity(0, sizeof here, &here) == 0);
     unsigned char *before[MANY], *after[MANY];
     for (int i = 0; i < MANY; i++) before[i] = map_pages(24);
     int again = 0;
@@ -1169,7 +1210,162 @@ static void places_are_used_again(void) {
     SAY("%d\n", again > MANY * 3 / 4);
 }
 
-RULES(RULE(parts_change_while_all_does), RULE(a_call_that_waits_has_what_is_there_then), RULE(an_interruption_is_not_lost_with_a_right),
+// A thread reads to the same page again and again, while another one has it go and come in all ways. That one also maps
+// memory each time which the first does not have.
+static unsigned char *in_use;
+static int is_written_from, gives_up, maps, reserves;
+
+// Maps addresses without rights, where there was memory with rights before.
+static unsigned char *reserve_again(unsigned char *at) {
+    enum { LENGTH = 4 << 20 };
+    if (at) NEED(munmap(at, LENGTH) == 0);
+    at = mmap(NULL, LENGTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    NEED(at != MAP_FAILED);
+    return at;
+}
+
+static void *use_in_calls(void *with) {
+    unsigned char *reserved = NULL;
+    for (int i = 0; i < 4; i++) reserved = reserve_again(reserved);
+    for (;;) {
+        sem_wait(&go);
+        if (!in_use) return with;
+        if (maps) in_use = map_pages(600);
+        if (reserves == 1) NEED(mprotect(in_use = reserved, page, PROT_READ | PROT_WRITE) == 0);
+        errno = 0;
+        long result = is_written_from ? write(ends[1], in_use, 1) : read(ends[0], in_use, 1);
+        SAY("%ld %d ", result, errno);
+        if (gives_up) NEED(mprotect(in_use, page, PROT_NONE) == 0);
+        if (reserves) in_use = reserve_again(in_use);
+        sem_post(&ready);
+    }
+}
+
+static void use_it(const char *how) {
+    map_pages(24);
+    if (!is_written_from) NEED(write(ends[1], how, 1) == 1);
+    sem_post(&go);
+    sem_wait(&ready);
+    char drained;
+    if (is_written_from) NEED(read(ends[0], &drained, 1) == 1);
+    if (gives_up || reserves) NEED(mprotect(in_use, page, PROT_READ | PROT_WRITE) == 0);
+    SAY("%s %d\n", how, reserves || *in_use == (is_written_from ? 0 : *how));
+}
+
+static void memory_of_calls_goes_and_comes(void) {
+    enum { LARGE = 32 << 20 };
+    const int both = PROT_READ | PROT_WRITE, plain = MAP_PRIVATE | MAP_ANONYMOUS;
+    begin();
+    NEED(pipe(ends) == 0);
+    unsigned char *large = mmap(NULL, LARGE, both, plain, -1, 0);
+    NEED(large != MAP_FAILED);
+    memset(large, 1, LARGE);
+    unsigned char *given_up = map_pages(24), *at = large + LARGE / 2;
+    pthread_t thread = start(use_in_calls, NULL);
+    in_use = at;
+    use_it("first");
+    use_it("again");
+    NEED(munmap(at, page) == 0 && mmap(at, page, both, plain | MAP_FIXED, -1, 0) == at);
+    use_it("unmapped");
+    NEED(mmap(at, page, both, plain | MAP_FIXED, -1, 0) == at);
+    use_it("mapped over");
+    NEED(mprotect(at, page, PROT_NONE) == 0 && mprotect(at, page, both) == 0);
+    use_it("protected");
+    NEED(mremap(given_up, page, page, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at);
+    use_it("moved here");
+    NEED(madvise(at, page, MADV_DONTNEED) == 0);
+    use_it("dropped");
+    int hold[2];
+    NEED(pipe(hold) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char unused;
+        NEED(close(hold[1]) == 0 && read(hold[0], &unused, 1) == 0);
+        _exit(*at == 'd' ? 3 : 4);
+    }
+    use_it("forked");
+    use_it("copied");
+    NEED(close(hold[1]) == 0);
+    say_end("child", child);
+    is_written_from = 1;
+    in_use = mmap(NULL, 24 * page, PROT_READ, plain, -1, 0);
+    NEED(in_use != MAP_FAILED);
+    use_it("to read");
+    NEED(mprotect(in_use, 24 * page, both) == 0);
+    is_written_from = 0;
+    use_it("to write");
+    // The thread takes its right away, and another one gives it.
+    gives_up = 1;
+    for (int i = 0; i < 3; i++) use_it("given again");
+    maps = 1;
+    use_it("its own");
+    maps = 0;
+    for (int i = 0; i < 3; i++) use_it("given once more");
+    gives_up = 0;
+    reserves = 1;
+    use_it("reserved");
+    reserves = 2;
+    use_it("reserved again");
+    in_use = NULL;
+    sem_post(&go);
+    finish(thread);
+}
+
+// A thread has as many mappings as Linux allows for a process: those of pages whose rights alternated when it had
+// them mapped. Others have joined them since then. A page inside of one of its mappings goes only if that is
+// divided: the page is not accessible then, or the call has failed and all is as before.
+enum { PAIRS = 29000, MORE_PAIRS = 8000 };
+static unsigned char *volatile crowd, *volatile more, *volatile whole;
+static volatile int has_unmapped, has_protected;
+
+static unsigned char *map_alternating(size_t pairs) {
+    unsigned char *pages = mmap(NULL, 2 * pairs * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    NEED(pages != MAP_FAILED);
+    for (size_t i = 0; i < pairs; i++) NEED(mprotect(pages + 2 * i * page, page, PROT_READ | PROT_WRITE) == 0);
+    return pages;
+}
+
+static void *have_a_crowd(void *unused) {
+    int ends[2];
+    char byte = 9;
+    NEED(pipe(ends) == 0);
+    for (int i = 0; i < 6; i++) NEED(whole[i * page] == 7);
+    // A call of which the memory is not known.
+    NEED(ioctl(-1, 0x777, 0) == -1);
+    sem_post(&ready);
+    while (sem_wait(&go) != 0) NEED(errno == EINTR);
+    // As long as there is room for more.
+    for (size_t i = 0; i < 2 * MORE_PAIRS && write(ends[1], more + i * page, 1) == 1; i++) NEED(read(ends[0], &byte, 1) == 1);
+    sem_post(&ready);
+    while (sem_wait(&go) != 0) NEED(errno == EINTR);
+    SAY("%d ", is_readable(whole + page) != has_unmapped);
+    NEED(write(ends[1], &byte, 1) == 1);
+    SAY("%d\n", (read(ends[0], whole + 4 * page, 1) == 1) != has_protected);
+    return unused;
+}
+
+static void a_thread_with_many_mappings_gives_memory_up(void) {
+    NEED(sem_init(&ready, 0, 0) == 0 && sem_init(&go, 0, 0) == 0);
+    whole = map_pages(600);
+    memset(whole, 7, 600 * page);
+    crowd = map_alternating(PAIRS);
+    pthread_t thread = start(have_a_crowd, NULL);
+    while (sem_wait(&ready) != 0) NEED(errno == EINTR);
+    // A right that is new everywhere.
+    NEED(mprotect(crowd, 2 * PAIRS * page, PROT_READ | PROT_WRITE | PROT_EXEC) == 0);
+    more = map_alternating(MORE_PAIRS);
+    sem_post(&go);
+    while (sem_wait(&ready) != 0) NEED(errno == EINTR);
+    has_unmapped = munmap(whole + page, page) == 0;
+    has_protected = mprotect(whole + 4 * page, page, PROT_READ) == 0;
+    sem_post(&go);
+    finish(thread);
+    SAY("%d %d\n", is_readable(whole + page) != has_unmapped, whole[2 * page] == 7 && whole[3 * page] == 7);
+    if (!has_unmapped) NEED(whole[page] == 7);
+    if (!has_protected) whole[4 * page] = 8;
+}
+
+RULES(RULE(a_thread_with_many_mappings_gives_memory_up), RULE(memory_of_calls_goes_and_comes), RULE(parts_change_while_all_does), RULE(a_call_that_waits_has_what_is_there_then), RULE(an_interruption_is_not_lost_with_a_right),
       RULE(a_set_is_as_long_as_the_call_says), RULE(neighbours_are_unmapped_one_by_one), RULE(a_call_takes_what_others_have_handed_on), RULE(memory_outlives_its_thread), RULE(no_thread_reads_what_is_unmapped), RULE(a_place_that_was_unmapped_may_be_taken),
       RULE(any_thread_may_change_what_another_has), RULE(a_child_has_what_any_thread_mapped),
       RULE(a_new_thread_has_what_its_maker_has), RULE(threads_that_map_may_be_killed), RULE(memory_goes_from_hand_to_hand),
@@ -1179,5 +1375,5 @@ RULES(RULE(parts_change_while_all_does), RULE(a_call_that_waits_has_what_is_ther
       RULE(a_process_has_the_stack_that_it_is_given), RULE(the_first_thread_of_a_child_is_joined),
       RULE(the_list_of_arguments_may_end_with_a_page), RULE(the_last_thread_may_execute), RULE(paths_of_threads_may_be_long),
       RULE(an_interruption_is_not_lost), RULE(a_child_has_a_copy_of_one_moment),
-      RULE(the_parent_is_the_process), RULE(the_parent_may_end), RULE(a_thread_sleeps_on_when_its_word_is_gone), RULE(a_thread_sleeps_on_when_its_time_is_gone), RULE(a_thread_wakes_where_it_was_moved_to),
+      RULE(the_parent_is_the_process), RULE(the_parent_may_end), RULE(a_thread_sleeps_on_when_its_word_is_gone), RULE(a_thread_is_woken_where_memory_is_gone), RULE(a_thread_sleeps_on_when_its_time_is_gone), RULE(a_thread_wakes_where_it_was_moved_to),
       RULE(thousands_of_messages_are_received), RULE(a_child_of_vfork_may_wait), RULE(children_are_spawned_while_memory_goes), RULE(any_thread_may_execute_a_file), RULE(places_are_used_again))

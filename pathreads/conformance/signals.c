@@ -1,6 +1,7 @@
 // Rules of signals: actions, masks, what a handler sees, and calls that wait.
 #include "rule.h"
 
+#include <stdatomic.h>
 #include <sys/utsname.h>
 
 static volatile sig_atomic_t count;
@@ -665,7 +666,120 @@ static void a_thread_that_waits_gets_no_others(void) {
     }
 }
 
-RULES(RULE(two_signals_come_at_once), RULE(two_signals_need_little_stack), RULE(a_thread_that_waits_gets_no_others), RULE(a_fault_sent_to_its_handler_waits),
+// ---- Signals that come while memory changes.
+
+static atomic_int in_change, is_changing;
+static int sent_at_once, has_once;
+
+static void handle_change(int signal, siginfo_t *information, void *context) {
+    (void)context;
+    // Sent with a value, in order.
+    if (information->si_value.sival_int != in_change) SAY("%d in place of %d\n", information->si_value.sival_int, in_change);
+    if (information->si_pid != getpid()) SAY("of another\n");
+    if (has_once) {
+        struct sigaction action = {.sa_sigaction = handle_change, .sa_flags = SA_SIGINFO | SA_RESETHAND};
+        NEED(sigaction(signal, &action, NULL) == 0);
+    }
+    in_change++;
+}
+
+static void *change_memory(void *unused) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    while (is_changing) {
+        unsigned char *at = mmap(NULL, page, PROT_READ | PROT_WRITE, flags, -1, 0);
+        NEED(at != MAP_FAILED && *at == 0);
+        *at = 1;
+        NEED(mprotect(at, page, PROT_READ) == 0 && munmap(at, page) == 0);
+    }
+    return unused;
+}
+
+// Sends signals to a thread that changes memory, some at once, and waits for their handlers.
+static void send_to_changing(int signal, int flags) {
+    struct sigaction action = {.sa_sigaction = handle_change, .sa_flags = SA_SIGINFO | flags};
+    NEED(sigaction(signal, &action, NULL) == 0);
+    has_once = (flags & SA_RESETHAND) != 0;
+    in_change = 0;
+    is_changing = 1;
+    pthread_t thread = start(change_memory, NULL);
+    for (int sent = 0; sent < 300;) {
+        for (int i = 0; i < sent_at_once; i++, sent++) {
+            NEED(pthread_sigqueue(thread, signal, (union sigval){.sival_int = sent}) == 0);
+        }
+        while (in_change < sent) sched_yield();
+    }
+    is_changing = 0;
+    finish(thread);
+    SAY("%d handled\n", in_change);
+}
+
+static void signals_come_while_memory_changes(void) {
+    sent_at_once = 1;
+    send_to_changing(SIGUSR1, 0);
+    send_to_changing(SIGUSR2, SA_NODEFER);
+}
+
+enum { CHANGING = 2, IN_STORM = 4, STORMS = 1000 };
+static const int of_storm[IN_STORM] = {SIGUSR1, SIGUSR2, SIGHUP, SIGWINCH};
+static atomic_int come_in_storm[CHANGING][IN_STORM], known;
+static __thread int changing_number;
+
+static void handle_storm(int signal) {
+    for (int i = 0; i < IN_STORM; i++) come_in_storm[changing_number][i] += of_storm[i] == signal;
+}
+
+static void *change_in_storm(void *number) {
+    sigset_t blocked;
+    changing_number = (int)(intptr_t)number;
+    known++;
+    change_memory(NULL);
+    NEED(pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0);
+    for (int i = 0; i < IN_STORM; i++) {
+        if (sigismember(&blocked, of_storm[i])) SAY("%d stays blocked\n", of_storm[i]);
+    }
+    if (sigismember(&blocked, SIGTERM)) SAY("SIGTERM stays blocked\n");
+    return NULL;
+}
+
+// Each of several signals comes once to each of the threads that change memory, whichever it finds at work.
+static void many_signals_come_while_memory_changes(void) {
+    for (int i = 0; i < IN_STORM; i++) {
+        struct sigaction action = {.sa_handler = handle_storm};
+        sigaddset(&action.sa_mask, SIGTERM);
+        // Some nest in each other.
+        if (i % 2 == 1) sigaddset(&action.sa_mask, of_storm[i - 1]);
+        NEED(sigaction(of_storm[i], &action, NULL) == 0);
+    }
+    is_changing = 1;
+    pthread_t threads[CHANGING];
+    for (intptr_t i = 0; i < CHANGING; i++) threads[i] = start(change_in_storm, (void *)i);
+    while (known < CHANGING) sched_yield();
+    for (int storm = 1; storm <= STORMS; storm++) {
+        for (int i = 0; i < CHANGING * IN_STORM; i++) {
+            NEED(pthread_kill(threads[i % CHANGING], of_storm[i / CHANGING]) == 0);
+        }
+        for (int i = 0; i < CHANGING * IN_STORM; i++) {
+            while (come_in_storm[i % CHANGING][i / CHANGING] < storm) sched_yield();
+        }
+    }
+    is_changing = 0;
+    for (int i = 0; i < CHANGING; i++) finish(threads[i]);
+    for (int i = 0; i < CHANGING * IN_STORM; i++) SAY("%d handled\n", come_in_storm[i % CHANGING][i / CHANGING]);
+}
+
+static void queued_signals_keep_their_order_while_memory_changes(void) {
+    sent_at_once = 30;
+    send_to_changing(SIGRTMIN, 0);
+}
+
+static void a_handler_for_once_comes_while_memory_changes(void) {
+    sent_at_once = 1;
+    send_to_changing(SIGUSR1, SA_RESETHAND);
+}
+
+RULES(RULE(signals_come_while_memory_changes), RULE(many_signals_come_while_memory_changes),
+      RULE(queued_signals_keep_their_order_while_memory_changes),
+      RULE(a_handler_for_once_comes_while_memory_changes), RULE(two_signals_come_at_once), RULE(two_signals_need_little_stack), RULE(a_thread_that_waits_gets_no_others), RULE(a_fault_sent_to_its_handler_waits),
       RULE(sent_faults_leave_a_thread_as_it_is), RULE(actions_are_read_back), RULE(handlers_get_what_they_ask_for), RULE(a_handler_may_be_for_once),
       RULE(blocked_signals_wait), RULE(calls_work_while_all_is_blocked), RULE(a_handler_may_leave_all_blocked), RULE(a_read_restarts),
       RULE(a_read_is_interrupted), RULE(a_handler_sees_where_a_read_waits), RULE(a_handler_sees_where_ppoll_waits),

@@ -90,6 +90,20 @@ impl<'a> Headers<'a> {
         self.segments().filter(|segment| segment.kind == PT_LOAD && segment.memory_size > 0)
     }
 
+    /// Returns the first part to map if it can be mapped over all parts, before the others are mapped over
+    /// it: it can be read only, all of it is in the file, and there is nothing between the parts.
+    pub fn first_over_all(self) -> Option<Segment> {
+        let first = self.loads().next()?;
+        let is_plain = first.flags == 4 && first.file_size == first.memory_size && first.file_size > 0;
+        let mut end = page_end(first.address + first.memory_size);
+        let is_dense = self.loads().skip(1).all(|next| {
+            let follows = page_start(next.address) == end;
+            end = page_end(next.address + next.memory_size);
+            follows
+        });
+        (is_plain && is_dense && self.align() == crate::PAGE).then_some(first)
+    }
+
     fn segment(self, index: u64) -> Option<Segment> {
         let (at, head) = (self.phoff + index * PHENT, self.head);
         let word = |offset| u64_at(head, at + offset);
@@ -266,6 +280,40 @@ mod tests {
         assert!(headers.loads().any(|load| load.protection() == 5));
         assert!(headers.phdr().unwrap() >= first && headers.align() >= crate::PAGE);
         assert!(headers.find(PT_INTERP).is_some());
+    }
+
+    /// Makes headers with parts of these flags, addresses, lengths in the file and in memory, and alignments.
+    fn with_parts(parts: &[[u64; 5]]) -> std::vec::Vec<u8> {
+        let mut head = std::fs::read("/proc/self/exe").unwrap()[..64].to_vec();
+        head[32..40].copy_from_slice(&64_u64.to_le_bytes());
+        head[56..58].copy_from_slice(&(parts.len() as u16).to_le_bytes());
+        for [flags, address, in_file, in_memory, align] in parts {
+            head.extend((u64::from(PT_LOAD) | flags << 32).to_le_bytes());
+            let words = [*address, *address, *address, *in_file, *in_memory, *align];
+            head.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        }
+        head
+    }
+
+    #[test]
+    fn the_first_part_is_mapped_over_all_if_nothing_shows_it() {
+        const PAGE: u64 = crate::PAGE;
+        let first = [4, 0, 100, 100, PAGE];
+        let code = [5, PAGE, 9000, 9000, PAGE];
+        let data = [6, 4 * PAGE + 8, 10, 5000, PAGE];
+        let is_over_all = |parts: &[[u64; 5]]| {
+            let head = with_parts(parts);
+            Headers::parse(&head).unwrap().first_over_all().map(|part| part.file_size) == Some(100)
+        };
+        assert!(is_over_all(&[first, code, data]) && is_over_all(&[first]));
+        // It can be executed or written to, or has zeroes behind it.
+        for [flags, in_memory] in [[5, 100], [6, 100], [4, 101]] {
+            assert!(!is_over_all(&[[flags, 0, 100, in_memory, PAGE], code, data]), "{flags} {in_memory}");
+        }
+        // There are addresses between two parts, or a page that two have, or room for an alignment.
+        assert!(!is_over_all(&[first, data]) && !is_over_all(&[first, code, code, data]));
+        assert!(!is_over_all(&[first, [5, 8 * PAGE, 9000, 9000, 8 * PAGE]]));
+        assert!(!is_over_all(&[[4, 0, 100, 100, 2 * PAGE], code, data]));
     }
 
     #[test]

@@ -56,12 +56,16 @@ pub fn leave(inside: &AtomicU32, kernel: &impl Kernel) {
 /// Waits until members do not change their parts. The lock of all memory was taken. Gives up after some tries
 /// for each of them, because it may have been killed. Returns whether all are out.
 pub fn await_others<'a>(
-    mut members: impl Iterator<Item = &'a AtomicU32>,
+    members: impl Iterator<Item = &'a AtomicU32>,
     tries: u32,
     kernel: &impl Kernel,
 ) -> bool {
     fence(Ordering::SeqCst);
-    members.all(|inside| (0..tries).any(|_| is_out(inside, kernel)) || has_left(inside))
+    // All are awaited, also behind one that stays.
+    members.fold(true, |all, inside| {
+        let is_out = (0..tries).any(|_| is_out(inside, kernel)) || has_left(inside);
+        all && is_out
+    })
 }
 
 fn has_left(inside: &AtomicU32) -> bool {
@@ -94,4 +98,24 @@ pub fn take_table(table: &AtomicU32, kernel: &impl Kernel) {
 /// Releases the lock of the table.
 pub fn release_table(table: &AtomicU32, kernel: &impl Kernel) {
     requests::release_lock(table, kernel);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct NoSleep;
+
+    impl Kernel for NoSleep {
+        fn wait(&self, _: &AtomicU32, _: u32, _: u64) {}
+        fn wake(&self, _: &AtomicU32) {}
+        fn interrupt(&self, _: u32) {}
+    }
+
+    #[test]
+    fn a_member_that_stays_in_keeps_no_other_from_being_awaited() {
+        let inside = [IN, OUT, IN].map(AtomicU32::new);
+        assert!(!await_others(inside.iter(), 2, &NoSleep));
+        assert_eq!(inside.map(|word| word.load(Ordering::Relaxed)), [AWAITED, OUT, AWAITED]);
+    }
 }

@@ -6,8 +6,10 @@
 //! in memory that all members share, and changes it under one lock.
 
 mod tree;
+mod users;
 
 use tree::{Entry, Place, Tree};
+use users::Users;
 
 /// The most members at a time. Models have few.
 pub const MOST_MEMBERS: usize = if cfg!(loom) { 4 } else { 128 };
@@ -180,13 +182,16 @@ pub struct Record<const MOST: usize = MOST_REGIONS, const NODES: usize = MOST_NO
     /// The number of the first of these that is free plus one, or 0. A free one has no end, and the next
     /// number as its offset.
     free: u32,
+    /// The files that regions have.
+    users: Users,
     regions: [Region; MOST],
     tree: Tree<NODES>,
 }
 
 impl<const MOST: usize, const NODES: usize> Default for Record<MOST, NODES> {
     fn default() -> Self {
-        Record { count: 0, used: 0, free: 0, regions: [Region::NONE; MOST], tree: Tree::default() }
+        let (users, tree) = (Users::default(), Tree::default());
+        Record { count: 0, used: 0, free: 0, users, regions: [Region::NONE; MOST], tree }
     }
 }
 
@@ -213,7 +218,7 @@ impl<const MOST: usize, const NODES: usize> Record<MOST, NODES> {
         self.regions[..self.used as usize].iter().filter(|region| region.end != 0)
     }
 
-    /// Returns all regions, in no order. Their bounds must stay.
+    /// Returns all regions, in no order. Their bounds and their files must stay.
     pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Region> {
         self.regions[..self.used as usize].iter_mut().filter(|region| region.end != 0)
     }
@@ -231,7 +236,7 @@ impl<const MOST: usize, const NODES: usize> Record<MOST, NODES> {
         self.tree.find(address).map(|place| self.region(place)).filter(|region| region.has(address))
     }
 
-    /// Returns the region at an address. Its bounds must stay.
+    /// Returns the region at an address. Its bounds and its file must stay.
     pub fn at_mut(&mut self, address: u64) -> Option<&mut Region> {
         let place = self.tree.find(address)?;
         Some(self.region_mut(place)).filter(|region| region.has(address))
@@ -248,9 +253,43 @@ impl<const MOST: usize, const NODES: usize> Record<MOST, NODES> {
         while let Some(place) = next
             && self.region(place).start < end
         {
+            let old = self.region(place).file;
             f(self.region_mut(place));
+            let new = self.region(place).file;
+            if new != old {
+                self.count_user(new);
+                self.discount_user(old);
+            }
             next = self.tree.next(place);
         }
+    }
+
+    fn count_user(&mut self, file: u64) {
+        if file != NO_FILE {
+            self.users.add(file);
+        }
+    }
+
+    fn discount_user(&mut self, file: u64) {
+        if file != NO_FILE {
+            self.users.remove(file);
+        }
+    }
+
+    /// Returns whether any region has a file.
+    pub fn has_file(&self, file: u64) -> bool {
+        self.users.has(file).unwrap_or_else(|| self.all().any(|region| region.file == file))
+    }
+
+    /// Returns the regions that end within a range, from the highest on.
+    pub fn below(&self, start: u64, end: u64) -> impl Iterator<Item = &Region> {
+        let mut place = self.before(self.tree.find(end));
+        let regions = core::iter::from_fn(move || {
+            let region = self.region(place?);
+            place = self.tree.previous(place?);
+            Some(region)
+        });
+        regions.take_while(move |region| region.end > start)
     }
 
     /// Returns whether nothing of a range is recorded.
@@ -307,11 +346,13 @@ impl<const MOST: usize, const NODES: usize> Record<MOST, NODES> {
 
     fn put(&mut self, place: Option<Place>, number: u32, region: Region) {
         self.regions[number as usize] = region;
+        self.count_user(region.file);
         self.tree.put(place, Entry::new(region.start, region.end, number));
     }
 
     fn cut(&mut self, place: Place) {
         let number = self.tree.entry(place).value;
+        self.discount_user(self.regions[number as usize].file);
         self.regions[number as usize] = Region { offset: u64::from(self.free), ..Region::NONE };
         self.free = number + 1;
         self.count -= 1;
@@ -520,6 +561,20 @@ mod tests {
     }
 
     #[test]
+    fn a_region_that_changes_its_file_is_counted_there() {
+        let mut record = record();
+        record.add(Region { file: 5, ..region(10, 40, 3) }).unwrap();
+        record.divide(20, 30).unwrap();
+        record.change(20, 40, |region| region.file = 6);
+        assert!(record.has_file(5) && record.has_file(6) && !record.has_file(NO_FILE));
+        record.change(10, 20, |region| region.file = NO_FILE);
+        record.remove(20, 30);
+        assert!(!record.has_file(5) && record.has_file(6));
+        record.remove(30, 40);
+        assert!(!record.has_file(6));
+    }
+
+    #[test]
     fn coverage_has_no_holes() {
         let mut record = record();
         record.add(region(10, 20, 3)).unwrap();
@@ -646,8 +701,8 @@ mod tests {
                         model.join(start, end);
                     }
                     _ if record.is_free(start, end) => {
-                        let file = if numbers.below(4) == 0 { 7 } else { NO_FILE };
-                        let is_private = file == 7;
+                        let file = if numbers.below(4) == 0 { 7 + numbers.below(3) } else { NO_FILE };
+                        let is_private = file != NO_FILE;
                         let offset = if is_private { start } else { 0 };
                         let new = Region { file, is_private, offset, ..region(start, end, rights) };
                         record.add(new).unwrap();
@@ -663,8 +718,13 @@ mod tests {
                 let before = model.0.iter().rfind(|region| region.end <= start);
                 let found = record.before(record.tree.find(start)).map(|place| record.region(place));
                 assert_eq!(found, before);
+                for file in 7..10 {
+                    assert_eq!(record.has_file(file), model.0.iter().any(|region| region.file == file));
+                }
                 if step % 50 == 0 {
                     assert_eq!(ordered(&record), model.0);
+                    let within = |region: &&Region| start < region.end && region.end <= end;
+                    assert!(record.below(start, end).eq(model.0.iter().rev().filter(within)));
                 }
             }
             assert_eq!(ordered(&record), model.0);

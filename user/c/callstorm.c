@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define PAGE 4096UL
+#include "page_counts.h"
 #define ARENA (64UL << 30)
 #define ARENA_PAGES 3000
 
@@ -406,6 +407,7 @@ int main(int count, char **arguments)
             reap(running[i]);
         reap_others();
     }
+    compare_all();
     printf("callstorm: done\n");
     return 0;
 }

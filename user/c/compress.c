@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "page_counts.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
-#define PAGE 4096L
 #define THREADS 4
 #define WORDS (PAGE / sizeof(long))
 /* One page in KINDS is zeroes, and one in KINDS cannot be compressed. */
@@ -243,6 +243,7 @@ int main(int count, char **arguments)
     check_file(pages / 4, pages / 4);
     check("again", in_threads(check_part) == 0);
     check_children();
+    compare_all();
     munmap(memory, pages * PAGE);
     check("all is forgotten", number("/proc/self/status", "VmSwap:") < 1024);
     return failures != 0;

@@ -12,19 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "must.h"
+
 enum { TARGET = 100, WRITERS = 3 };
 
 static atomic_bool done;
 static atomic_long written;
-
-/* Ends the program with the name of the first thing that went wrong. */
-static void must(const char *part, int good)
-{
-    if (good)
-        return;
-    printf("%s: WRONG, %s\n", part, strerror(errno));
-    exit(1);
-}
 
 static void *writer(void *unused)
 {

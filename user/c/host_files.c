@@ -329,6 +329,9 @@ static void overlay(void) {
     char byte;
     need(pread(reader, &byte, 1, 0) == 1, "pread");
     printf("an old descriptor: %c\n", byte);
+    char number[32];
+    snprintf(number, sizeof number, "/proc/self/fd/%d", reader);
+    tell("by its number", open(number, O_WRONLY));
     tell("rename of /dev", rename("/dev", "/other"));
     tell("in its place", rename("made", "/proc"));
     tell("a hole", fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096));

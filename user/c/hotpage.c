@@ -1,10 +1,10 @@
 /* Processes read one page of a file at the same time, so that a kernel which counts readers in the page gives
  * each of them a counter of its own (`read_refs=lodic`). Then they wait, and the counters have to go although
  * the processes stay. Then they read again while the page is punched out and written anew: every byte that
- * they get is 0 or the page's.
+ * they get is 0 or the page's. While they wait, the counts of all pages are compared.
  *
- * hotpage READERS ROUNDS: the readers, and the pages that they see. Kernels without such counters are not
- * waited for. */
+ * hotpage READERS ROUNDS [cut]: the readers, and the pages that they see. With `cut`, the page goes by
+ * truncations and by advice too, so a read may be short. Kernels without such counters are not waited for. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
@@ -17,12 +17,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGE 4096L
+#include "page_counts.h"
+
 #define BYTE 0x5a
 
 enum { REST, READ, END };
 
-static int fd;
+#define MOST 1024
+/* More readers than this let others run after each read, or the one that changes the page waits for long. */
+#define FEW 64
+
+static int fd, is_cut, readers;
 static _Atomic int *work;
 
 static void must(int good, const char *what)
@@ -49,8 +54,10 @@ static void read_once(void)
 {
     static unsigned char page[PAGE];
     long got = pread(fd, page, PAGE, 0);
-    must(got == PAGE, "pread");
-    for (long i = 0; i < PAGE; i++)
+    must(got == PAGE || (is_cut && got >= 0), "pread");
+    if (readers > FEW)
+        sched_yield();
+    for (long i = 0; i < got; i++)
         must(page[i] == 0 || page[i] == BYTE, "a read returned bytes of another page");
 }
 
@@ -74,10 +81,24 @@ static void write_page(void)
     must(pwrite(fd, page, PAGE, 0) == PAGE, "pwrite");
 }
 
+/* Takes the page out of the file. */
+static void drop_page(long round)
+{
+    if (is_cut && round % 3 == 1)
+        must(ftruncate(fd, 0) == 0, "truncate");
+    else if (is_cut && round % 3 == 2)
+        must(ftruncate(fd, 1) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0, "advise");
+    else
+        must(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE) == 0, "punch");
+}
+
 int main(int argc, char **argv)
 {
-    must(argc == 3, "give readers and rounds");
-    int readers = atoi(argv[1]), rested[2], go[2];
+    must(argc >= 3, "give readers and rounds");
+    int rested[2], go[2];
+    readers = atoi(argv[1]);
+    is_cut = argc > 3;
+    must(readers <= MOST, "too many readers");
     fd = memfd_create("hotpage", 0);
     must(fd >= 0 && pipe(rested) == 0 && pipe(go) == 0, "a file and two pipes");
     work = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -90,18 +111,19 @@ int main(int argc, char **argv)
     /* The last reader that counts in the page meets no other there. */
     while (with_counters(2) < 2)
         sched_yield();
-    char word[256];
+    static char word[MOST];
     atomic_store(work, REST);
     for (int i = 0; i < readers; i++)
         must(read(rested[0], word, 1) == 1, "read");
     while (with_counters(0) > 0)
         sched_yield();
+    compare_all();
     atomic_store(work, READ);
     must(write(go[1], word, readers) == readers, "write");
     while (with_counters(2) < 2)
         sched_yield();
     for (long i = 0; i < atol(argv[2]); i++) {
-        must(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE) == 0, "punch");
+        drop_page(i);
         write_page();
         sched_yield();
     }

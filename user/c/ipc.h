@@ -1,5 +1,6 @@
-/* The functions that the programs about SysV objects share. */
+/* The functions that the programs about SysV objects and message queues share. */
 
+#include <sched.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,6 +31,26 @@ static inline void finish(pid_t pid)
     waitpid(pid, &status, 0);
     if (status != 0)
         printf("status %x\n", status);
+}
+
+/* Waits until a child is in a state. */
+static inline void await_state(pid_t pid, char wanted)
+{
+    char path[40], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    while (state != wanted) {
+        FILE *file = fopen(path, "r");
+        if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+            state = 0;
+        fclose(file);
+        sched_yield();
+    }
+}
+
+/* Waits until a child sleeps. */
+static inline void await(pid_t pid)
+{
+    await_state(pid, 'S');
 }
 
 /* Returns how often a list of /proc has an object with these two numbers behind its rights. */

@@ -1,7 +1,8 @@
 /* A storm on one file: threads read and write it by calls, by shared and by private mappings, while it is
  * truncated, extended, punched, mapped and unmapped. Whatever happens, page p begins with 0 or with its own
  * number, and private writes are seen nowhere else. Now and then all threads rest. Then every mapping, also
- * those of children made in the storm, shows what read does, and nothing beyond the end.
+ * those of children made in the storm, shows what read does, and nothing beyond the end. At the last rest the
+ * counts of all pages are compared.
  *
  * mapstorm THREADS ROUNDS SEED */
 #define _GNU_SOURCE
@@ -17,7 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGE 4096L
+#include "page_counts.h"
+
 #define PAGES 40
 #define PHASE 100
 #define FILE_MARK 0x1000000u
@@ -120,13 +122,16 @@ static void ask_child(struct child *child)
 }
 
 /* All threads stop. The part that is truncated at the end of the rest does not come back. */
-static void rest(struct mapping *shared, struct child *child)
+static void rest(struct mapping *shared, struct child *child, int is_last)
 {
     pthread_barrier_wait(&resting);
     at_rest(shared);
     ask_child(child);
-    if (pthread_barrier_wait(&resting) == PTHREAD_BARRIER_SERIAL_THREAD)
+    if (pthread_barrier_wait(&resting) == PTHREAD_BARRIER_SERIAL_THREAD) {
+        if (is_last)
+            compare_all();
         must(ftruncate(fd, 4) == 0 && ftruncate(fd, PAGES * PAGE) == 0, "ftruncate");
+    }
     pthread_barrier_wait(&resting);
     for (unsigned page = 1; page < PAGES; page++)
         must(*(volatile unsigned *)(shared->at + page * PAGE) == 0, "what was cut off came back");
@@ -152,7 +157,7 @@ static void *storm(void *argument)
         unsigned dice = rand_r(&state) >> 4, page = dice / 64 % PAGES, other = dice / 4096 % PAGES;
         struct mapping *mapping = &mappings[dice & 1];
         if (i % PHASE == PHASE - 1)
-            rest(&mappings[0], &child);
+            rest(&mappings[0], &child, 0);
         switch (dice / 2 % 32) {
         case 0:
             must(ftruncate(fd, page * PAGE + 4 * other) == 0, "ftruncate");
@@ -183,7 +188,7 @@ static void *storm(void *argument)
             touch(mapping, page, dice & 2048);
         }
     }
-    rest(&mappings[0], &child);
+    rest(&mappings[0], &child, 1);
     close_mapping(&mappings[0]), close_mapping(&mappings[1]);
     return NULL;
 }

@@ -62,26 +62,6 @@ static void show(const char *what, int id)
                now.msg_stime != 0, now.msg_rtime != 0, now.msg_ctime != 0);
 }
 
-/* Waits until a child is in a state. */
-static void await_state(pid_t pid, char wanted)
-{
-    char path[40], state = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    while (state != wanted) {
-        FILE *file = fopen(path, "r");
-        if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
-            state = 0;
-        fclose(file);
-        sched_yield();
-    }
-}
-
-/* Waits until a child sleeps. */
-static void await(pid_t pid)
-{
-    await_state(pid, 'S');
-}
-
 static void getting(void)
 {
     tell("no such key", msgget(key, 0));

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "must.h"
+
 enum { MANY = 300, THREADS = 5 };
 
 static atomic_bool done;
@@ -20,15 +22,6 @@ static atomic_bool done;
 static atomic_long moves;
 /* A directory that moves. */
 static int moving;
-
-/* Ends the program with the name of the first thing that went wrong. */
-static void must(const char *part, int good)
-{
-    if (good)
-        return;
-    printf("%s: WRONG, %s\n", part, strerror(errno));
-    exit(1);
-}
 
 static int is(const char *path)
 {

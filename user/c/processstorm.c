@@ -21,6 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "page_counts.h"
+
 /* REQUESTS: the descriptor of the pipe to the process that stops others. */
 enum { DEEPEST = 3, CHILDREN = 3, TREES = 30, THREADS = 2, REQUESTS = 100 };
 
@@ -243,6 +245,7 @@ int main(int count, char **words)
     close(REQUESTS);
     while (await())
         ;
+    compare_all();
     printf("processstorm: done\n");
     return 0;
 }

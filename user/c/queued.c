@@ -132,12 +132,32 @@ static void limits(void)
     check("to a thread", syscall(SYS_tgkill, getpid(), getpid(), SIGRTMIN) == -1 && errno == EAGAIN);
     check("kill succeeds", kill(getpid(), SIGRTMIN) == 0);
     check("another signal is sent", queue(SIGUSR1, 7) == 0);
-    check("that is taken first", sigtimedwait(&set, NULL, &now) == SIGUSR1);
+    siginfo_t info;
+    check("that is taken first", sigtimedwait(&set, &info, &now) == SIGUSR1);
+    check("it has no sender", info.si_code == SI_USER && info.si_pid == 0 && info.si_value.sival_int == 0);
+    check("and by kill", kill(getpid(), SIGUSR1) == 0 && takes(&set, SIGUSR1, SI_USER, 0));
+    timer_t timer;
+    check("a timer has a place", timer_create(CLOCK_MONOTONIC, NULL, &timer) == -1 && errno == EAGAIN);
     check("the one from before", takes(&set, SIGRTMIN, SI_QUEUE, 7) && is_empty(&set));
     check("without room", kill(getpid(), SIGRTMIN) == 0);
-    siginfo_t info;
     check("it has no sender", sigtimedwait(&set, &info, &now) == SIGRTMIN && info.si_code == SI_USER && info.si_pid == 0);
     setrlimit(RLIMIT_SIGPENDING, &old);
+}
+
+/* The signals of all processes of a user count together. */
+static void limits_of_a_user(void)
+{
+    sigset_t set = set_of(SIGRTMIN, SIGUSR1);
+    queue(SIGRTMIN, 7);
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit one = { 1, 1 };
+        setrlimit(RLIMIT_SIGPENDING, &one);
+        _exit(queue(SIGRTMIN, 8) == -1 && errno == EAGAIN ? 5 : 6);
+    }
+    int status;
+    check("of a user", waitpid(child, &status, 0) == child && status == 5 << 8);
+    check("the parent's stays", takes(&set, SIGRTMIN, SI_QUEUE, 7) && is_empty(&set));
 }
 
 static void errors(void)
@@ -320,6 +340,7 @@ int main(void)
     faults_first();
     handlers();
     limits();
+    limits_of_a_user();
     errors();
     forged();
     files();

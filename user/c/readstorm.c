@@ -5,7 +5,7 @@
  *
  * readstorm PROCESSES ROUNDS SEED [BIG]: process 0 changes the file, the others read it. With BIG, one more
  * process goes over that file's mapping until the others are done. If it does not fit into memory, each fault
- * has to reclaim. */
+ * has to reclaim. When all are done, the counts of all pages are compared. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGE 4096L
+#include "page_counts.h"
+
 #define PAGES 48L
 #define MADV_COUNT_READS 0x52560001
 /* The buffer begins here in its page, so that most of its pages get bytes of two pages of the file. */
@@ -28,6 +29,16 @@
 
 static int fd;
 static sigjmp_buf back;
+/* Whether the processes may end. */
+static volatile sig_atomic_t is_over;
+
+/* A process that ends too early has said why. */
+static void on_child(int signal)
+{
+    (void)signal;
+    if (!is_over)
+        _exit(1);
+}
 
 static void on_bus(int signal)
 {
@@ -154,8 +165,12 @@ int main(int argc, char **argv)
     unsigned seed = argc > 3 ? (unsigned)atol(argv[3]) : 1;
     struct sigaction action = {.sa_handler = on_bus};
     pid_t pid[64], presser = 0;
+    int done[2], go[2];
+    char word = 0;
     fd = memfd_create("readstorm", 0);
     must(processes <= 64 && fd >= 0 && sigaction(SIGBUS, &action, NULL) == 0, "setting up");
+    must(pipe(done) == 0 && pipe(go) == 0, "pipe");
+    signal(SIGCHLD, on_child);
     if (argc > 4 && (presser = fork()) == 0)
         press(argv[4]);
     for (long i = 0; i < processes; i++) {
@@ -163,15 +178,21 @@ int main(int argc, char **argv)
         must(pid[i] >= 0, "fork");
         if (pid[i] == 0) {
             storm(i == 0, rounds, seed + (unsigned)i * 7919);
+            must(write(done[1], &word, 1) == 1 && read(go[0], &word, 1) == 1, "waiting");
             _exit(0);
         }
     }
+    for (long i = 0; i < processes; i++)
+        must(read(done[0], &word, 1) == 1, "a process that is done");
+    is_over = 1;
+    if (presser > 0)
+        must(kill(presser, SIGKILL) == 0 && waitpid(presser, NULL, 0) == presser, "the process with the large file");
+    compare_all();
+    for (long i = 0; i < processes; i++)
+        must(write(go[1], &word, 1) == 1, "going on");
     for (long i = 0; i < processes; i++) {
         int status = 1;
         must(waitpid(pid[i], &status, 0) == pid[i] && status == 0, "a process failed");
-    }
-    if (presser > 0) {
-        must(kill(presser, SIGKILL) == 0 && waitpid(presser, NULL, 0) == presser, "the process with the large file");
     }
     puts("readstorm: done");
     return 0;

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "page_counts.h"
 
-#define PAGE 4096L
 #define RW (PROT_READ | PROT_WRITE)
 
 static char *map(long pages, int prot, int flags, int fd)
@@ -211,5 +211,6 @@ int main(void)
     residence();
     children();
     beyond_limits();
+    compare_all();
     return failures != 0;
 }

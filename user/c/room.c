@@ -1,11 +1,13 @@
 /* Files that were removed leave their room to others at once: to a writer and to a shared mapping that need
  * it, and statfs counts it. A writer finds it also if the machine sleeps in between, or if the file was
- * mapped.
+ * mapped. Threads that write and remove files, which never have more than nine tenths of the room together,
+ * always find it.
  *
- * room ROUNDS */
+ * room ROUNDS [THREADS] */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,11 +84,50 @@ static void remove_mapped(long room, int unmap_first)
         must(unlink("/tmp/all") == 0, "unlink");
 }
 
+static long crowd_rounds, share;
+
+/* Writes files of the thread's share, and removes each before or after it is closed. The next one is written
+ * at once. */
+static void *write_and_remove(void *number)
+{
+    char name[32];
+    snprintf(name, sizeof name, "/tmp/%ld", (long)number);
+    for (long round = 0; round < crowd_rounds; round++) {
+        int fd = open(name, O_CREAT | O_EXCL | O_WRONLY, 0600);
+        must(fd >= 0, "open");
+        for (long length = 0; length < share; length += PIECE)
+            must(write(fd, piece, PIECE) == PIECE, "room for a file of one of several threads");
+        if (round % 3 == 0)
+            must(close(fd) == 0 && unlink(name) == 0, "unlink");
+        else
+            must(unlink(name) == 0 && close(fd) == 0, "close");
+    }
+    return NULL;
+}
+
+/* Threads that together use nine tenths of the room. */
+static void crowd(long threads)
+{
+    pthread_t thread[64];
+    must(threads <= 64, "at most 64 threads");
+    share = free_room() / 10 * 9 / threads / PIECE * PIECE;
+    for (long number = 0; number < threads; number++)
+        must(pthread_create(&thread[number], NULL, write_and_remove, (void *)number) == 0, "a thread");
+    for (long number = 0; number < threads; number++)
+        must(pthread_join(thread[number], NULL) == 0, "join");
+    puts("room: done");
+}
+
 int main(int argc, char **argv)
 {
-    long rounds = argc == 2 ? atol(argv[1]) : 0;
-    must(rounds > 0, "room ROUNDS");
+    long rounds = argc >= 2 ? atol(argv[1]) : 0;
+    must(rounds > 0, "room ROUNDS [THREADS]");
     memset(piece, 'x', PIECE);
+    if (argc == 3) {
+        crowd_rounds = rounds;
+        crowd(atol(argv[2]));
+        return 0;
+    }
     long room = fill("/tmp/all", 1L << 40);
     must(room > 4 * SLACK, "much room");
     for (long round = 0; round < rounds; round++) {

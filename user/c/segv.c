@@ -1,10 +1,14 @@
 /* A wild access at the end of a call chain: outer -> middle -> inner.
  *
- * segv [read|write|exec|thread]: dies of SIGSEGV. Nothing after "about to fault" is printed. */
+ * segv [read|write|exec|thread]: dies of SIGSEGV. Nothing after "about to fault" is printed.
+ * segv call: makes a call that RadixVM lacks before. */
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define KEEP __attribute__((noinline, noclone))
 static volatile unsigned long wild = 0xdead000UL;
@@ -15,6 +19,8 @@ KEEP static int inner(const char *how)
         *(volatile int *)wild = 1;
     if (strcmp(how, "exec") == 0)
         ((void (*)(void))wild)();
+    if (strcmp(how, "call") == 0)
+        syscall(SYS_io_setup, 0x11, 0x22);
     return *(volatile int *)wild;
 }
 

@@ -47,7 +47,7 @@ static void set_to(int id, int number, int value)
 }
 
 /* Waits until a number of tasks wait for a semaphore. */
-static void await(int id, int number, int command, int count)
+static void await_count(int id, int number, int command, int count)
 {
     while (semctl(id, number, command) != count)
         sched_yield();
@@ -160,9 +160,9 @@ static void waiting(void)
 {
     int id = semget(IPC_PRIVATE, 3, 0600);
     pid_t two = start_child(take_two, id);
-    await(id, 0, GETNCNT, 1);
+    await_count(id, 0, GETNCNT, 1);
     pid_t one = start_child(take_one, id);
-    await(id, 0, GETNCNT, 2);
+    await_count(id, 0, GETNCNT, 2);
     puts("one more");
     fflush(stdout);
     operate(id, 0, 1, 0);
@@ -179,7 +179,7 @@ static void waiting(void)
     operate(id, 2, -1, 0);
     set_to(id, 1, 2);
     pid_t zero = start_child(wait_zero, id);
-    await(id, 1, GETZCNT, 1);
+    await_count(id, 1, GETZCNT, 1);
     operate(id, 1, -1, 0);
     printf("%d waiting\n", semctl(id, 1, GETZCNT));
     fflush(stdout);
@@ -187,11 +187,11 @@ static void waiting(void)
     finish(zero);
     operate(id, 2, -1, 0);
     pid_t both = start_child(wait_both, id);
-    await(id, 0, GETNCNT, 1);
+    await_count(id, 0, GETNCNT, 1);
     printf("the second %d\n", semctl(id, 1, GETNCNT));
     fflush(stdout);
     set_to(id, 0, 1);
-    await(id, 1, GETNCNT, 1);
+    await_count(id, 1, GETNCNT, 1);
     printf("the first %d, value %d\n", semctl(id, 0, GETNCNT), value(id, 0));
     fflush(stdout);
     unsigned short all[] = { 1, 1, 0 };
@@ -199,7 +199,7 @@ static void waiting(void)
     finish(both);
     operate(id, 2, -1, 0);
     two = start_child(take_two, id);
-    await(id, 0, GETNCNT, 1);
+    await_count(id, 0, GETNCNT, 1);
     semctl(id, 0, IPC_RMID);
     finish(two);
 }
@@ -226,10 +226,10 @@ static void interrupting(void)
 {
     interrupted = semget(IPC_PRIVATE, 2, 0600);
     pid_t pid = start_child(be_interrupted, interrupted);
-    await(interrupted, 0, GETNCNT, 1);
+    await_count(interrupted, 0, GETNCNT, 1);
     kill(pid, SIGUSR1);
     operate(interrupted, 1, -1, 0);
-    await(interrupted, 0, GETNCNT, 1);
+    await_count(interrupted, 0, GETNCNT, 1);
     kill(pid, SIGKILL);
     int status;
     waitpid(pid, &status, 0);
@@ -355,7 +355,7 @@ static void hand_one_on(int id)
             hand_on(id, links[i]);
             _exit(0);
         }
-        await(id, links[i] * STEP, GETNCNT, 1);
+        await_count(id, links[i] * STEP, GETNCNT, 1);
     }
     set_to(id, 0, 1);
     for (int i = 0; i < CHAIN; i++)

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "page_counts.h"
 
-#define PAGE 4096L
 #define SIZE (24L << 20)
 #define WORDS 48L
 #define WRITERS 4
@@ -158,5 +158,6 @@ int main(int count, char **words)
     for (int i = 0; i < WRITERS; i++)
         pthread_join(threads[i], NULL);
     check("the other process ends", waitpid(other, NULL, 0) == other);
+    compare_all();
     return failures;
 }

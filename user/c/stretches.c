@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -29,7 +30,6 @@
 #define NAP 20000L
 /* Number of mappings of one page, far from one another. */
 #define APART 500L
-#define FAR ((char *)0x100000000000)
 #define GAP (1L << 31)
 #define REGIONS 5000L
 #define SPARSE 450L
@@ -39,6 +39,9 @@
 static volatile struct {
     long begin, end, longest, last;
 } *shared;
+
+/* A range without other mappings, for the scattered pages: APART * GAP bytes. */
+static char *far;
 
 /* Pipes between the process that makes a call and the one that tells it to. */
 static int ready[2], go[2];
@@ -118,7 +121,7 @@ static void huge(void)
 static void scattered(void)
 {
     for (long i = 0; i < APART; i++)
-        *(char *)mmap(FAR + i * GAP, PAGE, RW, ANONYMOUS | MAP_FIXED, -1, 0) = 1;
+        *(char *)mmap(far + i * GAP, PAGE, RW, ANONYMOUS | MAP_FIXED, -1, 0) = 1;
 }
 
 /* Maps pages of one mapping, each in a block of its own. */
@@ -171,7 +174,48 @@ static void dying_file(void)
     unlink("/tmp/dying");
 }
 
+/* Touches all memory but this. */
+#define LEFT (20 * MIB)
+static char *most;
+static long touched_of_most;
+
+/* Pages that a child had too are freed some epochs after they are unmapped. */
+static void little_memory(void)
+{
+    struct sysinfo info;
+    touched_and_file();
+    most = mmap(NULL, 1024 * MIB, RW, ANONYMOUS | MAP_NORESERVE, -1, 0);
+    madvise(most, 1024 * MIB, MADV_NOHUGEPAGE);
+    while (sysinfo(&info) == 0 && (long)info.freeram > LEFT)
+        for (long end = touched_of_most + MIB; touched_of_most < end; touched_of_most += PAGE)
+            most[touched_of_most] = 1;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    waitpid(child, NULL, 0);
+}
+
+/* The most that a terminal keeps of a line, which it shows. */
+static void line_of_tabs(void)
+{
+    static char tabs[4095], shown[1 << 16];
+    memset(tabs, '\t', sizeof tabs);
+    file = open("/dev/ptmx", O_RDWR | O_NONBLOCK);
+    for (int i = 0; i < 4095; i += 45) {
+        write(file, tabs, 45);
+        while (read(file, shown, sizeof shown) > 0) {}
+    }
+}
+
 static void empty_file(void) { file = open("/tmp/stretches", O_CREAT | O_RDWR | O_TRUNC, 0600); }
+
+/* Another file has most of the room. With all of it in one call, memory would be short, too. */
+static void little_room(void)
+{
+    fallocate(open("/tmp/dying", O_CREAT | O_RDWR | O_TRUNC, 0600), 0, 0, 80 * MIB);
+    unlink("/tmp/dying");
+    empty_file();
+}
 
 static void sparse_file(void)
 {
@@ -195,7 +239,7 @@ static void write_nowhere(void) { many(writev, "/dev/null", O_WRONLY); }
 static void read_into_new(void) { read(open("/dev/zero", O_RDONLY), at, SIZE); }
 static void random_bytes(void) { syscall(SYS_getrandom, at, SIZE, 0); }
 static void unmap(void) { munmap(at, SIZE); }
-static void unmap_scattered(void) { munmap(FAR, APART * GAP); }
+static void unmap_scattered(void) { munmap(far, APART * GAP); }
 static void protect(void) { mprotect(at, SIZE, PROT_READ); }
 static void protect_regions(void) { mprotect(at, 2 * REGIONS * PAGE, PROT_NONE); }
 static void unmap_regions(void) { munmap(at, 2 * REGIONS * PAGE); }
@@ -206,10 +250,10 @@ static void populate(void) { mmap(NULL, SIZE, RW, ANONYMOUS | MAP_POPULATE, -1, 
 static void populate_later(void) { madvise(at, SIZE, 23); }
 static void lock(void) { mlock(at, SIZE); }
 static void sync_all(void) { msync(at, SIZE, MS_SYNC); }
-static void move(void) { mremap(at, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, FAR); }
+static void move(void) { mremap(at, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, far); }
 static void move_sparse(void)
 {
-    mremap(at, SPARSE * BLOCK, SPARSE * BLOCK, MREMAP_MAYMOVE | MREMAP_FIXED, FAR + PAGE);
+    mremap(at, SPARSE * BLOCK, SPARSE * BLOCK, MREMAP_MAYMOVE | MREMAP_FIXED, far + PAGE);
 }
 static void residence(void)
 {
@@ -222,11 +266,22 @@ static void read_other(void)
     process_vm_readv(getpid(), &here, 1, &there, 1, 0);
 }
 static void reserve(void) { fallocate(file, 0, 0, SIZE); }
+/* More than all files may have: the pages that were reserved go back. */
+static void reserve_too_much(void) { fallocate(file, 0, 0, 1024 * MIB); }
 static void cut(void) { ftruncate(file, 0); }
 static void punch(void) { fallocate(file, 3, 0, SIZE); }
 static void last_close(void) { close(file); }
 static void read_file(void) { pread(file, at, SIZE, 0); }
 static void write_file(void) { write(file, at, SIZE); }
+/* The write finds no memory before the pages are freed, which were unmapped a moment ago. */
+static void write_into_dead_pages(void)
+{
+    munmap(most, touched_of_most);
+    if (write(file, at, SIZE) != SIZE)
+        _exit(1);
+}
+/* VKILL wipes the line. */
+static void wipe_line(void) { write(file, "\x15", 1); }
 static void read_sparse(void)
 {
     for (int i = 0; i < 8; i++)
@@ -281,11 +336,14 @@ static const struct {
     { "mincore", sparse_file, residence, 1 },
     { "process_vm_readv", touched, read_other, 0 },
     { "fallocate", empty_file, reserve, 0 },
+    { "fallocate without room", little_room, reserve_too_much, 1 },
     { "ftruncate", mapped_file, cut, 0 },
     { "punch", mapped_file, punch, 0 },
     { "last close", dying_file, last_close, 0 },
     { "pread", mapped_file, read_file, 0 },
     { "write", touched_and_file, write_file, 0 },
+    { "write into dead pages", little_memory, write_into_dead_pages, 0 },
+    { "wiping tabs", line_of_tabs, wipe_line, 0 },
     { "lseek", sparse_file, read_sparse, 0 },
     { "/proc/self/maps", regions, read_maps, 0 },
     { "fork", touched, make_child, 0 },
@@ -359,6 +417,8 @@ int main(int count, char **words)
     CPU_SET(0, &first);
     sched_setaffinity(0, sizeof first, &first);
     shared = mmap(NULL, PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    /* The kernel chooses addresses at random, the next ones near this one. */
+    far = (char *)(labs((long)shared - (1L << 44)) < 1L << 42 ? 1L << 45 : 1L << 44);
     if (pipe(ready) != 0 || pipe(go) != 0)
         return 1;
     pid_t watcher = fork();

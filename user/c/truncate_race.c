@@ -16,7 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PAGE 4096L
+#include "page_counts.h"
+
 #define PAGES 1500L
 
 static int fd;
@@ -128,6 +129,7 @@ int main(int count, char **words)
     must(pthread_create(&other, NULL, cutter, NULL) == 0, "starts");
     extender(NULL);
     must(pthread_join(other, NULL) == 0, "ends");
+    compare_all();
     puts("truncate_race: done");
     return 0;
 }

@@ -130,7 +130,7 @@ fn readers_share_a_file() {
 
 #[test]
 fn drbh_reads_by_processes_and_by_threads() {
-    for by in ["", "--by-threads", "--mapped"] {
+    for by in ["", "--by-threads", "--mapped", "--noise 1 --beside extends", "--noise 1 --beside truncates"] {
         let line = format!("--threads 3 --bytes 64 --iterations 10 --json {by}");
         let report = json(env!("CARGO_BIN_EXE_drbh"), &line);
         assert_eq!((&report["rounds"], &report["iterations"]), (&30.into(), &10.into()), "{report}");

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread::{self, available_parallelism};
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::lane::Lane;
 use crate::shell::{cargo, target_dir, tests, tests_of_both};
@@ -166,8 +166,21 @@ fn unit(names: &[&str], lane: &Lane) -> Result<Tally> {
 
 /// Runs tests that run programs on this machine under the runtime.
 fn native(names: &[&str], lane: &Lane) -> Result<Tally> {
+    let mut total = tests(lane, "native", natives("--skip soak::").args(names))?;
+    // It keeps the machine busy, so the others do not run beside it.
+    if names.is_empty() || names.iter().any(|name| SOAK.contains(name)) {
+        total += tests(lane, "native", &mut natives("soak::"))?;
+    }
+    Ok(total)
+}
+
+/// The test of programs on a busy machine.
+const SOAK: &str = "soak::a_mix_on_a_busy_machine_runs_as_plainly";
+
+fn natives(words: &str) -> Command {
     let mut command = cargo("test --locked --package radixvm --features native --test native --");
-    tests(lane, "native", command.args(names))
+    command.args(words.split_whitespace());
+    command
 }
 
 /// The tests of `radixvm bench`, which boot hundreds of guests one after the other.
@@ -239,12 +252,16 @@ fn cpus(names: &[&str], lane: &Lane) -> Result<Tally> {
     tests(lane, "cpus", guests("--test-threads=1 --ignored --skip bochs:: --skip storms::").args(names))
 }
 
-/// Fuzzes for a long time: each driver under AddressSanitizer, and each of the guest's storms on each number
-/// of CPUs. A number before the names is the minutes (10), unless `FUZZ_SECONDS` is set.
+/// Fuzzes for a long time: each driver under AddressSanitizer, each of the guest's storms on each number of
+/// CPUs, and programs under pathreads on a busy machine for six times as long. A number before the names is
+/// the minutes (10), unless `FUZZ_SECONDS` is set.
 fn fuzz(words: &[&str], lane: &Lane) -> Result<Tally> {
     let minutes = words.first().and_then(|word| word.parse().ok());
     let names = &words[usize::from(minutes.is_some())..];
-    let seconds = env::var("FUZZ_SECONDS").unwrap_or_else(|_| (minutes.unwrap_or(10) * 60_u64).to_string());
+    let wanted = env::var("FUZZ_SECONDS").ok().map(|text| text.parse().context("FUZZ_SECONDS"));
+    let seconds = wanted.transpose()?.unwrap_or(minutes.unwrap_or(10) * 60_u64);
+    let longer = env::var("SOAK_SECONDS").unwrap_or_else(|_| (seconds * 6).to_string());
+    let seconds = seconds.to_string();
     let mut storms = guests("--test-threads=1 --nocapture --ignored --skip bochs:: --skip scale::");
     storms.env("FUZZ_SECONDS", &seconds).args(names);
     let mut total = Tally::skip();
@@ -252,6 +269,8 @@ fn fuzz(words: &[&str], lane: &Lane) -> Result<Tally> {
         total = tests(lane, "fuzz", drivers()?.env("FUZZ_SECONDS", &seconds).arg("--nocapture").args(names))?;
     }
     total += tests(lane, "fuzz", &mut storms)?;
+    let mut soak = natives("--nocapture --ignored");
+    total += tests(lane, "fuzz", soak.env("SOAK_SECONDS", &longer).args(names))?;
     Ok(total)
 }
 

@@ -28,9 +28,10 @@ pub fn shell_line(plan: &Plan) -> Result<String> {
     let boot =
         Boot { kernel: plan.kernel.clone(), initrd: files.image, command_line: plan.command_line.clone() };
     let Plan { machine, host_files, .. } = *plan;
-    let mounts = plan.mounts.clone();
+    let (mounts, network) = (plan.mounts.clone(), plan.network.clone());
     let shared_memory = false;
-    Ok(Qemu { machine, shared_memory, boot, disk, host_files, mounts, ports, plugin: None }.shell_line())
+    Ok(Qemu { machine, shared_memory, boot, disk, host_files, mounts, network, ports, plugin: None }
+        .shell_line())
 }
 
 /// The files of one image, all named after its content, so that another dry run does not change them.

@@ -2,8 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use abi::config::{COMPRESS, COMPRESS_HELP, Design, Huge, ReadRefs, Refs, TERMINAL, TRACE, Tables};
+use abi::config::{
+    COMPRESS, COMPRESS_HELP, Design, Huge, OVERLAY_OUT, OVERLAY_TMP, ReadRefs, Refs, STRICT, TERMINAL, TRACE,
+    Tables,
+};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
@@ -12,8 +16,11 @@ use super::strace::Trace;
 use launch::exit_status::{FAILED, NOT_RUNNABLE};
 use launch::guest::channels::Sink;
 use launch::guest::file_arg::FileArg;
+use launch::guest::gdb::{self, Gdb};
 use launch::guest::kvm;
-use launch::guest::mount_arg::MountArg;
+use launch::guest::mount_arg::{self, MountArg};
+use launch::guest::network_arg::Network;
+use launch::guest::overlay_out::OverlayOut;
 use launch::guest::protocol::{Line, Stats};
 use launch::guest::qemu::Accel;
 use launch::guest::session::{self, End, Notice, Outcome, Plan};
@@ -60,6 +67,23 @@ pub struct Arguments {
     /// fsync, and at the end of the run.
     #[arg(long, value_name = "DIR[:GUEST]")]
     rw: Vec<String>,
+    /// Write the program's changes of this machine's files to FILE at the end, as a tar archive
+    ///
+    /// Removed names are marked as in container images (.wh.NAME). The changes below --rw, and those in
+    /// /tmp unless --overlay-tmp is given, are not among them.
+    #[arg(long, value_name = "FILE")]
+    overlay_out: Option<PathBuf>,
+    /// Write the changes in /tmp there too
+    #[arg(long, requires = "overlay_out")]
+    overlay_tmp: bool,
+    /// Let connections to port HOST of this machine reach port GUEST of the program, as `docker run -p` does
+    ///
+    /// Only programs of this machine reach it, unless ADDRESS says otherwise: 0.0.0.0 is all addresses.
+    #[arg(short, long = "publish", value_name = "[ADDRESS:]HOST:GUEST[/udp]")]
+    ports: Vec<String>,
+    /// Let the program make connections to this machine, which is 10.0.2.2 for it, and beyond
+    #[arg(long)]
+    net: bool,
     /// Give the program this terminal, with control characters and job control, as `docker run -t` does
     ///
     /// Without it, standard streams are pipes. Ctrl-] three times in a row ends the run.
@@ -71,6 +95,14 @@ pub struct Arguments {
     /// Print how often each system call was made and failed on stderr after the program
     #[arg(long)]
     syscall_summary: bool,
+    /// Stop at the first system call that RadixVM does not support, with a report as of a crash (status 159)
+    #[arg(long)]
+    strict: bool,
+    /// Wait for gdb at this port of this machine before the guest's first instruction
+    ///
+    /// gdb sees the whole guest: the program and the kernel. The CPUs are its threads.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "PORT")]
+    gdb: Option<u16>,
     /// Print the RadixVM kernel's counters on stderr after the program
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "table", value_name = "FORM")]
     stats: Option<Form>,
@@ -188,7 +220,8 @@ impl Arguments {
         let given = self.env.iter().cloned();
         let envp = if host_files { system::host_environment(given) } else { system::environment(given) };
         let mounts = MountArg::parse_all(&self.rw)?;
-        Ok(Job { program, argv, envp, files, host_files, mounts, is_at_own_path: false })
+        let network = Network::parse(&self.ports, self.net)?;
+        Ok(Job { program, argv, envp, files, host_files, mounts, network, is_at_own_path: false })
     }
 
     /// Returns the program, its arguments, and whether it sees the host's files.
@@ -197,11 +230,13 @@ impl Arguments {
         let argv = self.command.clone();
         let sees_none = self.host_files == HostFiles::Never || self.system()? == System::Linux;
         anyhow::ensure!(!sees_none || self.rw.is_empty(), "--rw needs --host-files and the RadixVM kernel");
+        let overlay = self.overlay_out.is_some();
+        anyhow::ensure!(!sees_none || !overlay, "--overlay-out needs --host-files and the RadixVM kernel");
         if sees_none {
             return Ok((Program::load(&path)?, argv, false));
         }
         let (mut program, needs) = Program::load_any(&path)?;
-        let is_wanted = self.host_files == HostFiles::Always || !self.rw.is_empty();
+        let is_wanted = self.host_files == HostFiles::Always || !self.rw.is_empty() || overlay;
         let host_files = is_wanted || needs.is_some();
         if !host_files {
             return Ok((program, argv, false));
@@ -219,6 +254,10 @@ impl Arguments {
         let mut plan = system::plan(self.system()?, job, size, streams)?;
         plan.command_line.push_str(&words);
         plan.terminal = self.tty;
+        if let Some(gdb) = self.gdb() {
+            plan.machine.gdb = Some(gdb);
+            plan.boot_limit = Duration::MAX;
+        }
         Ok(plan)
     }
 
@@ -238,6 +277,14 @@ impl Arguments {
             );
             words.push_str(&format!(" {TRACE}"));
         }
+        if self.strict {
+            anyhow::ensure!(system != System::Linux, "--strict is for the RadixVM kernel");
+            words.push_str(&format!(" {STRICT}"));
+        }
+        if self.gdb.is_some() {
+            anyhow::ensure!(system != System::Linux, "--gdb is for the RadixVM kernel");
+            words.push_str(gdb::WORD);
+        }
         if self.fail_alloc {
             words.push_str(" fail-alloc");
         }
@@ -247,6 +294,33 @@ impl Arguments {
             words.push_str(&format!(" {TERMINAL}={rows}x{columns}"));
         }
         Ok(words)
+    }
+
+    /// Adds the device for the program's changes to `plan`, if they are wanted.
+    fn overlay(&self, plan: &mut Plan) -> Result<Option<OverlayOut>> {
+        let Some(file) = &self.overlay_out else { return Ok(None) };
+        anyhow::ensure!(plan.mounts.len() < mount_arg::MOST, "--overlay-out takes the place of one --rw");
+        let out = OverlayOut::create(file)?;
+        plan.mounts.push(out.folder().to_owned());
+        plan.command_line.push_str(&format!(" {OVERLAY_OUT}={}", plan.mounts.len()));
+        if self.overlay_tmp {
+            plan.command_line.push_str(&format!(" {OVERLAY_TMP}"));
+        }
+        Ok(Some(out))
+    }
+
+    fn gdb(&self) -> Option<Gdb> {
+        self.gdb.map(Gdb)
+    }
+
+    /// Checks the port for gdb, and says what to do with it.
+    fn wait_for_gdb(&self, job: &Job) -> Result<()> {
+        let Some(gdb) = self.gdb() else { return Ok(()) };
+        gdb.check()?;
+        let (command, kernel) = gdb.commands(&job.program, &artifacts::kernel()?);
+        terminal::message(format_args!("the guest waits for gdb:\n  {command}"));
+        terminal::eprint_plain(&format!("For the names of the kernel, too: {kernel}\n"));
+        Ok(())
     }
 
     fn trace(&self) -> Result<Trace> {
@@ -261,6 +335,8 @@ impl Arguments {
                 anyhow::ensure!(self.cpus == 1, "--accel count needs -c 1");
                 Ok(Accel::Counting)
             }
+            // Breakpoints can be set before there is memory to write them to.
+            Choice::Auto if self.gdb.is_some() => Ok(Accel::Tcg),
             Choice::Auto => Ok(choose(self.talkative())?),
         }
     }
@@ -285,11 +361,14 @@ pub fn run(arguments: Arguments) -> Result<u8> {
     arguments.refuse_detached_form()?;
     arguments.guests.apply();
     let job = arguments.job()?;
-    let plan = arguments.plan(&job)?;
+    let mut plan = arguments.plan(&job)?;
     if arguments.dry_run {
         terminal::print_plain(super::dry_run::shell_line(&plan)? + "\n")?;
         return Ok(0);
     }
+    job.network.as_ref().map_or(Ok(()), Network::check)?;
+    arguments.wait_for_gdb(&job)?;
+    let overlay = arguments.overlay(&mut plan)?;
     let messages = Messages {
         talkative: arguments.talkative(),
         verbose: arguments.verbose,
@@ -297,7 +376,7 @@ pub fn run(arguments: Arguments) -> Result<u8> {
     };
     let mut trace = arguments.trace()?;
     let raw = if arguments.tty { Some(terminal::Raw::begin()?) } else { None };
-    let outcome = session::run(plan, &mut |notice| match notice {
+    let mut outcome = session::run(plan, &mut |notice| match notice {
         Notice::Line(Line::Call(call)) => {
             trace.take(call).into_iter().for_each(|line| terminal::eprint_plain(&(line + "\n")));
         }
@@ -306,6 +385,10 @@ pub fn run(arguments: Arguments) -> Result<u8> {
     drop(raw);
     trace.summary().into_iter().for_each(|table| terminal::eprint_plain(&table));
     messages.explain(&outcome, &job);
+    if let Some(Err(error)) = overlay.map(OverlayOut::finish) {
+        terminal::message(format_args!("{error:#}"));
+        outcome.lost_changes = true;
+    }
     if let Some(form) = arguments.stats {
         terminal::eprint_plain(&stats(form, outcome.stats.as_ref())?);
     }
@@ -348,6 +431,7 @@ fn counters(stats: &Stats) -> String {
     }
     table.row(["leaked_frames".to_owned(), stats.leaked_frames.to_string()]);
     table.row(["leaked_nodes".to_owned(), stats.leaked_nodes.to_string()]);
+    table.row(["deepest_stack".to_owned(), count(stats.deepest_stack)]);
     table.to_string()
 }
 

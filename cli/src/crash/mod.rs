@@ -17,6 +17,9 @@ use crate::symbols::Symbols;
 use crate::terminal;
 use unwind::Frame;
 
+/// SIGSYS, which no fault raises: with `--strict` a program dies of it by a call that is not supported.
+const UNSUPPORTED: i32 = 31;
+
 /// Returns the report for stderr about one of the programs of `job`.
 pub fn report(crash: &Crash, job: &Job) -> String {
     let program = program(crash, job);
@@ -24,7 +27,10 @@ pub fn report(crash: &Crash, job: &Job) -> String {
         .file_name()
         .map_or_else(|| job.program.name(), |name| name.to_string_lossy().into_owned());
     let mut text = format!("radixvm: {} died of {}\n", terminal::name(&name), headline(crash));
-    text += &format!("  address      {:#x}{}\n", crash.address, access(&crash.access));
+    text += &match crash.signal {
+        UNSUPPORTED => format!("  call         {}\n", call(crash)),
+        _ => format!("  address      {:#x}{}\n", crash.address, access(&crash.access)),
+    };
     text += &match &program {
         Some(program) => located(crash, program),
         None => unlocated(crash),
@@ -103,10 +109,20 @@ fn headline(crash: &Crash) -> String {
         6 => ("SIGABRT", "its own abort"),
         7 => ("SIGBUS", "an access that memory cannot serve"),
         8 => ("SIGFPE", "an arithmetic fault"),
+        UNSUPPORTED => ("SIGSYS", "a system call that RadixVM does not support"),
         11 => ("SIGSEGV", "an access to memory it does not have"),
         number => return format!("signal {number}"),
     };
     format!("{name}: {meaning}")
+}
+
+/// Describes the call of a program that made one which is not supported.
+fn call(crash: &Crash) -> String {
+    let register = |name| crash.registers.get(name).copied().unwrap_or(0);
+    let number = register("rax");
+    let name = abi::syscalls::find(number).map_or("?", |entry| entry.name);
+    let arguments = ["rdi", "rsi", "rdx", "r10", "r8", "r9"].map(|name| format!("{:#x}", register(name)));
+    format!("{name} (number {number}): {}", arguments.join(", "))
 }
 
 fn access(kind: &str) -> String {

@@ -46,6 +46,11 @@ impl Tree {
         Ok(())
     }
 
+    /// Returns whether there is a file or folder at `path`.
+    pub fn has(&self, path: &str) -> bool {
+        self.0.contains_key(path)
+    }
+
     /// Adds a seed for the guest's random numbers, which may have no other source.
     pub fn seed(&mut self) -> Result<()> {
         let mut bytes = Vec::new();

@@ -55,13 +55,14 @@ pub fn probe(kernel: &Path) -> Result<Option<String>> {
 
 fn probe_plan(kernel: &Path) -> Result<Plan> {
     Ok(Plan {
-        machine: Machine { cpus: 1, memory: 128 << 20, accel: Accel::Kvm, cpu_model: "max" },
+        machine: Machine { cpus: 1, memory: 128 << 20, accel: Accel::Kvm, cpu_model: "max", gdb: None },
         kernel: kernel.to_owned(),
         command_line: "probe".to_owned(),
         image: Tree::default().pack()?,
         disk: None,
         host_files: false,
         mounts: Vec::new(),
+        network: None,
         stdout: Sink::buffer(),
         stderr: Sink::buffer(),
         stdin: false,

@@ -187,10 +187,11 @@ fn spawn(plan: &Plan, ports: Vec<OwnedFd>) -> Result<Child> {
     let mut command = guard::command(&qemu::program())?;
     let plugin = plan.plugin.as_ref().map(|plugin| plugin.argument.clone());
     let Plan { machine, host_files, .. } = *plan;
-    let mounts = plan.mounts.clone();
+    let (mounts, network) = (plan.mounts.clone(), plan.network.clone());
     let shared_memory = plan.plugin.as_ref().is_some_and(|plugin| plugin.reads_memory);
     let ports = backends;
-    let qemu = Qemu { machine, shared_memory, boot, disk: disk_path, host_files, mounts, ports, plugin };
+    let qemu =
+        Qemu { machine, shared_memory, boot, disk: disk_path, host_files, mounts, network, ports, plugin };
     command.args(qemu.arguments());
     command.envs(plan.plugin.iter().map(|plugin| (guard::PRELOAD, &plugin.preload)));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());

@@ -128,6 +128,8 @@ pub struct Stats {
     pub leaked_frames: i64,
     /// The radix nodes that were not freed.
     pub leaked_nodes: i64,
+    /// The bytes of a kernel stack that were used at most. Stacks have 16,384.
+    pub deepest_stack: i64,
 }
 
 impl Stats {
@@ -142,6 +144,14 @@ impl Stats {
 pub struct Owners {
     /// The first address, the address past the last one, and the kind. Both addresses are in hexadecimal.
     pub ranges: Vec<(Address, Address, String)>,
+}
+
+impl Owners {
+    /// Returns the kind of the first range that has a physical address.
+    pub fn kind(&self, physical: u64) -> Option<&str> {
+        let mut ranges = self.ranges.iter();
+        ranges.find(|(start, end, _)| (start.0..end.0).contains(&physical)).map(|(_, _, kind)| kind.as_str())
+    }
 }
 
 /// An address that is encoded as hexadecimal text.
@@ -176,9 +186,9 @@ mod tests {
         ));
         let Line::Exit { status, signal } = line(r#"{"type":"exit","signal":11}"#) else { panic!() };
         assert_eq!((status, signal), (None, Some(11)));
-        let Line::Stats(stats) =
-            line(r#"{"type":"stats","counters":{"mmap":[1,2]},"leaked_frames":0,"leaked_nodes":0}"#)
-        else {
+        let Line::Stats(stats) = line(
+            r#"{"type":"stats","counters":{"mmap":[1,2]},"leaked_frames":0,"leaked_nodes":0,"deepest_stack":0}"#,
+        ) else {
             panic!()
         };
         assert_eq!((stats.total("mmap"), stats.total("none")), (3, 0));

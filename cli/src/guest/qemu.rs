@@ -4,6 +4,9 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::gdb::Gdb;
+use super::network_arg::Network;
+
 /// Returns the emulator that this crate drives: `RADIXVM_QEMU`, or the one on the PATH.
 pub fn program() -> String {
     std::env::var("RADIXVM_QEMU").unwrap_or_else(|_| "qemu-system-x86_64".to_owned())
@@ -50,6 +53,8 @@ pub struct Machine {
     pub accel: Accel,
     /// The CPU model, as `-cpu` takes it.
     pub cpu_model: &'static str,
+    /// The port where the machine waits for gdb before it boots.
+    pub gdb: Option<Gdb>,
 }
 
 /// The software that a machine boots.
@@ -107,6 +112,8 @@ pub struct Qemu {
     pub host_files: bool,
     /// The directories that it may change, too.
     pub mounts: Vec<PathBuf>,
+    /// The network, if it has one.
+    pub network: Option<Network>,
     /// The far ends of COM1, COM2, ... in this order.
     pub ports: Vec<Port>,
     /// A plugin's file and options, as `-plugin` takes them.
@@ -122,12 +129,13 @@ impl Qemu {
         self.push_boot(&mut arguments);
         self.push_disk(&mut arguments);
         self.push_host_files(&mut arguments);
+        self.push_network(&mut arguments);
         arguments.extend(self.plugin.iter().flat_map(|plugin| ["-plugin".into(), plugin.clone()]));
         arguments
     }
 
     fn push_machine(&self, arguments: &mut Vec<OsString>) {
-        let Machine { cpus, memory, accel, cpu_model } = self.machine;
+        let Machine { cpus, memory, accel, cpu_model, gdb } = self.machine;
         extend(arguments, &["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         let board = if self.shared_memory { "q35,memory-backend=ram" } else { "q35" };
         extend(arguments, &["-machine", board, "-cpu", cpu_model]);
@@ -138,6 +146,7 @@ impl Qemu {
         extend(arguments, accel.arguments());
         extend(arguments, &["-smp", &cpus.to_string(), "-m", &megabytes(memory)]);
         extend(arguments, &["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]);
+        arguments.extend(gdb.into_iter().flat_map(Gdb::options).map(OsString::from));
     }
 
     fn push_ports(&self, arguments: &mut Vec<OsString>) {
@@ -173,6 +182,14 @@ impl Qemu {
         }
     }
 
+    /// Adds the network card, and QEMU's router behind it. Without them QEMU opens no port.
+    fn push_network(&self, arguments: &mut Vec<OsString>) {
+        let Some(network) = &self.network else { return };
+        // The firmware does not boot from it.
+        let card = "virtio-net-pci,netdev=net,disable-legacy=on,romfile=";
+        extend(arguments, &["-netdev", &network.option(), "-device", card]);
+    }
+
     /// Returns the command as one line for a shell.
     pub fn shell_line(&self) -> String {
         let words = self.arguments().into_iter().map(|word| quote(&word.to_string_lossy()));
@@ -197,7 +214,7 @@ fn megabytes(bytes: u64) -> String {
 }
 
 /// Quotes a word for a shell if that is needed.
-fn quote(word: &str) -> String {
+pub fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+,./:@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
@@ -210,7 +227,7 @@ mod tests {
     use super::*;
 
     fn qemu(accel: Accel) -> Qemu {
-        let machine = Machine { cpus: 4, memory: 512 << 20, accel, cpu_model: "max" };
+        let machine = Machine { cpus: 4, memory: 512 << 20, accel, cpu_model: "max", gdb: None };
         let boot = Boot { kernel: "k".into(), initrd: "i".into(), command_line: "vm=radix it's".into() };
         let ports = vec![Port::Inherited(3), Port::File("a,b".into()), Port::Appended("log".into())];
         Qemu {
@@ -220,6 +237,7 @@ mod tests {
             disk: None,
             host_files: false,
             mounts: Vec::new(),
+            network: None,
             ports,
             plugin: None,
         }
@@ -247,6 +265,17 @@ mod tests {
         let line = Qemu { disk: Some("a,b".into()), ..qemu(Accel::Tcg) }.shell_line();
         assert!(
             line.contains("-drive file=a,,b,if=none,id=files,format=raw,readonly=on -device nvme,"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn a_network_is_there_if_it_is_asked_for() {
+        assert!(!qemu(Accel::Tcg).shell_line().contains("net"));
+        let network = Network::parse(&["8080:80".to_owned()], false).unwrap();
+        let line = Qemu { network, ..qemu(Accel::Tcg) }.shell_line();
+        assert!(
+            line.contains("restrict=on,hostfwd=tcp:127.0.0.1:8080-10.0.2.15:80 -device virtio-net-pci,"),
             "{line}"
         );
     }

@@ -19,6 +19,7 @@ use anyhow::Result;
 use super::boot_clock::{BootClock, Times};
 use super::channels::Sink;
 use super::live::{Event, Last, Live};
+use super::network_arg::Network;
 use super::protocol::{Crash, Line, Owners, Stats};
 use super::qemu::Machine;
 use crate::exit_status::StatusError;
@@ -39,6 +40,8 @@ pub struct Plan {
     pub host_files: bool,
     /// The directories that it may change, too.
     pub mounts: Vec<PathBuf>,
+    /// The network, if it has one.
+    pub network: Option<Network>,
     /// The program's standard output.
     pub stdout: Sink,
     /// The program's standard error.
@@ -270,13 +273,14 @@ mod tests {
 
     fn plan(boot_limit: u64, limit: Option<u64>) -> Plan {
         Plan {
-            machine: Machine { cpus: 1, memory: 0, accel: Accel::Tcg, cpu_model: "max" },
+            machine: Machine { cpus: 1, memory: 0, accel: Accel::Tcg, cpu_model: "max", gdb: None },
             kernel: PathBuf::new(),
             command_line: String::new(),
             image: Vec::new(),
             disk: None,
             host_files: false,
             mounts: Vec::new(),
+            network: None,
             stdout: Sink::buffer(),
             stderr: Sink::buffer(),
             stdin: false,

@@ -14,6 +14,7 @@ use super::blame;
 use super::kallsyms::Kallsyms;
 use super::names::{Kernel, Loaded, Names};
 use super::output::Output;
+use super::owner;
 use super::plugin::Settings;
 use super::row::{Cell, Label};
 use super::run::{self, Guest, Run};
@@ -128,7 +129,9 @@ impl Experiment {
             qemu: &tools.qemu,
             kernel: &system.version()?,
         };
-        Ok(Cell { stdout, ..Cell::new(&label, &output, blame) })
+        let mut cell = Cell { stdout, ..Cell::new(&label, &output, blame) };
+        cell.row.by_owner = owner::transfers(&output.lines, output.ended(), owners.as_ref());
+        Ok(cell)
     }
 
     /// Repeats a run with a smaller slack until its rounds are long beside the slack, unless the user has

@@ -45,6 +45,17 @@ const REGIONS: [(u64, u64, Region); 10] = [
     (0xffff_ffff_ff00_0000, 0xffff_ffff_ffff_ffff, Region::Fixed),
 ];
 
+/// Returns the transfers per round by the use that our kernel reports for the memory, of the lines that moved
+/// most. On other kernels there are none.
+pub fn transfers(lines: &[Line], rounds: usize, owners: Option<&Owners>) -> BTreeMap<String, f64> {
+    let mut sums = BTreeMap::new();
+    for line in lines.iter().filter(|_| owners.is_some()) {
+        let kind = owners.and_then(|owners| owners.kind(line.address.0)).unwrap_or("?");
+        *sums.entry(kind.to_owned()).or_default() += line.transfers as f64 / rounds.max(1) as f64;
+    }
+    sums
+}
+
 /// Names the owners of a run's lines.
 pub struct Namer<'a> {
     names: &'a Names<'a>,
@@ -79,8 +90,7 @@ impl<'a> Namer<'a> {
     }
 
     fn ours(&self, physical: u64, linear: u64, owners: &Owners) -> String {
-        let range = owners.ranges.iter().find(|(start, end, _)| (start.0..end.0).contains(&physical));
-        match range.map(|(_, _, kind)| kind.as_str()) {
+        match owners.kind(physical) {
             Some("image") => self.image(OUR_IMAGE + physical),
             Some("frame") => self.user(linear),
             // A frame that was unmapped before the kernel's report. Its virtual address shows that the
@@ -179,6 +189,18 @@ mod tests {
             ("per-CPU cpu_number+0x40", "per-CPU cpu_number+0x40")
         );
         assert!(owner(2).starts_with("slab object"));
+    }
+
+    #[test]
+    fn transfers_are_summed_by_use() {
+        let lines = [0x1040, 0x1080, 0x9000].map(|physical| Line { transfers: 3, ..line(physical, 0) });
+        let owners = Owners { ranges: vec![(Address(0x1000), Address(0x2000), "page-counts".to_owned())] };
+        let sums = transfers(&lines, 2, Some(&owners));
+        assert_eq!(
+            sums.into_iter().collect::<Vec<_>>(),
+            [("?".to_owned(), 1.5), ("page-counts".to_owned(), 3.0)]
+        );
+        assert!(transfers(&lines, 2, None).is_empty());
     }
 
     #[test]

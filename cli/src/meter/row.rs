@@ -1,6 +1,8 @@
 //! One result per (program, system, CPUs): the row of the JSON, and the data for the table, the curves and
 //! the page.
 
+use std::collections::BTreeMap;
+
 use abi::config::{Choice, Huge};
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +65,9 @@ pub struct Row {
     pub kernel_part: Part,
     /// The counts of each phase, if the program marks any.
     pub phases: Vec<Phase>,
+    /// Transfers by the use of the memory that our kernel reports, of the lines that moved most.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_owner: BTreeMap<String, f64>,
     /// Set if the program marked its rounds. Otherwise the whole run is one.
     pub marked: bool,
     /// The instructions that a CPU may run ahead of the slowest.
@@ -164,6 +169,7 @@ fn row(label: &Label<'_>, output: &Output, rounds: &[Round], loads: &Loads) -> R
         user_part: Part::privileged(output, "user"),
         kernel_part: Part::privileged(output, "kernel"),
         phases: phases(output),
+        by_owner: BTreeMap::new(),
         marked: output.marked,
         slack: output.slack,
         escapes: output.escapes,

@@ -4,11 +4,10 @@ use crate::harness::{Compiler, compiled, run};
 
 /// Returns the targets of interrupts in `rounds` rounds of one thread, after four threads have shared its
 /// block.
-fn targets(rounds: u32) -> u64 {
+fn targets(rounds: u32) -> i64 {
     let run = run(&["-c", "4"], &[&compiled("demotion", Compiler::Musl), &rounds.to_string()]);
     assert!(run.status == 0 && run.text() == "demotion: done\n", "{run:?}");
-    let counts = run.stats["counters"]["ipi_targets"].as_array().expect("a counter");
-    counts.iter().map(|count| count.as_u64().expect("a number")).sum()
+    run.counter("ipi_targets")
 }
 
 /// At first each round interrupts the three other cores, whose threads still spin. The further rounds,

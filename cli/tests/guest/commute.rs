@@ -53,6 +53,17 @@ fn lookups_share_nothing() {
     found.iter().for_each(|outcome| assert!(is_free(outcome), "{outcome}"));
 }
 
+/// A signal to a thread looks at a limit, and `mprotect` at whether memory is limited. A position is set
+/// without a look at the file's length, which a write changes.
+#[test]
+fn calls_share_nothing_with_what_they_only_ask() {
+    for words in ["tgkill,mprotect", "lseek,pwrite"] {
+        let found = outcomes("asked", &["--systems", "adaptive", "--only", words]);
+        assert!(!found.is_empty());
+        found.iter().for_each(|outcome| assert!(is_free(outcome), "{outcome}"));
+    }
+}
+
 /// The model is Linux's too. Two creations in one directory conflict there.
 #[test]
 fn the_stock_kernel_agrees_with_the_model() {

@@ -1,11 +1,6 @@
 //! Pages that are compressed when memory is short.
 
-use crate::harness::{Compiler, Run, compiled, radixvm, run};
-
-fn count(run: &Run, name: &str) -> u64 {
-    let counts = run.stats["counters"][name].as_array().expect("a counter");
-    counts.iter().map(|count| count.as_u64().expect("a number")).sum()
-}
+use crate::harness::{Compiler, compiled, radixvm, run};
 
 /// Threads, calls and children write and read twice the memory of the machine.
 #[test]
@@ -14,7 +9,7 @@ fn there_is_more_memory_than_there_is() {
         let options = ["-m", "32M", "-c", "2", "--tables", tables, "--compress"];
         let run = run(&options, &[&compiled("compress", Compiler::Musl), "48"]);
         assert!(run.status == 0 && !run.stderr.contains("out of memory"), "{run:?}");
-        assert!(count(&run, "page_outs") > 0 && count(&run, "page_ins") > 0, "{run:?}");
+        assert!(run.counter("page_outs") > 0 && run.counter("page_ins") > 0, "{run:?}");
     }
 }
 

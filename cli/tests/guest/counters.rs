@@ -11,10 +11,7 @@ fn counters_are_of_all_programs() {
     let starter = compiled("starter", Compiler::Static);
     let words = [starter.as_str(), "/in/local", "--threads", "2", "--iterations", "150"];
     let run = run(&["-c", "2", "--file", &file_arg], &words);
-    let total = |counter: &str| {
-        let counts = run.stats["counters"][counter].as_array().unwrap();
-        counts.iter().map(|count| count.as_i64().unwrap()).sum::<i64>()
-    };
+    let total = |counter| run.counter(counter);
     assert_eq!(run.status, 0, "{run:?}");
     assert!(total("munmap") >= 300 && total("alloc_faults") >= 300 && total("mmap") >= 300, "{run:?}");
     assert!(total("radix_nodes_created") > total("radix_nodes_collapsed"), "{run:?}");

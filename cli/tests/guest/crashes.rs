@@ -49,6 +49,26 @@ fn a_thread_crashes_the_whole_program() {
     in_order(&crash(Compiler::Static, "thread"), &["inner at", "middle at", "outer at"]);
 }
 
+/// With `--strict` a call that is not supported is as a crash, and otherwise an error.
+#[test]
+fn a_call_that_is_not_supported_ends_a_strict_run() {
+    let program = compiled("segv", Compiler::Static);
+    let run = run(&["--strict"], &[&program, "call"]);
+    assert_eq!((run.status, run.text().as_str()), (159, "about to fault: call\n"), "{run:?}");
+    in_order(&run, &["died of SIGSYS", "io_setup (number 206): 0x11, 0x22", "inner at", "main at"]);
+    crash(Compiler::Static, "call");
+}
+
+/// The first program does not live on without its child.
+#[test]
+fn a_child_ends_a_strict_run() {
+    let file_arg = format!("{}:/in/fault", compiled("segv", Compiler::StaticPie));
+    let starter = compiled("starter", Compiler::Static);
+    let run = run(&["--strict", "--file", &file_arg], &[&starter, "/in/fault", "call"]);
+    assert_eq!((run.status, run.text().as_str()), (159, "about to fault: call\n"), "{run:?}");
+    in_order(&run, &["fault died of SIGSYS", "io_setup", "inner at"]);
+}
+
 /// A handler's frame has no room, or no valid return. The program is killed as on Linux, and the crash is
 /// reported.
 #[test]

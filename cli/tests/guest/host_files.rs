@@ -59,7 +59,7 @@ fn copies_are_other_files() {
     let before = contents(&guests);
     let run = run(&["-c", "2"], &[&program, &guests.display().to_string(), "overlay"]);
     let expected = "two files: 1, lengths 5001 5000, names 1 1\n\
-        a folder: Not a directory\nsame number: 1\nan old descriptor: c\n\
+        a folder: Not a directory\nsame number: 1\nan old descriptor: c\nby its number: Read-only file system\n\
         rename of /dev: Device or resource busy\nin its place: No such file or directory\n\
         a hole: Operation not supported\nold bytes: 0\nopened: 1\n";
     assert_eq!((run.status, run.text().as_str()), (0, expected), "{run:?}");

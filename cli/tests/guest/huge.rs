@@ -3,11 +3,10 @@
 use crate::harness::{Compiler, compiled, run};
 
 /// Returns how many huge pages are made of small ones, in a heap of `mib` MiB that grows page by page.
-fn promotions(options: &[&str], mib: u64) -> u64 {
+fn promotions(options: &[&str], mib: u64) -> i64 {
     let run = run(options, &[&compiled("collapse", Compiler::Static), "fill", &mib.to_string()]);
     assert_eq!(run.status, 0, "{run:?}");
-    let counts = run.stats["counters"]["promotions"].as_array().expect("a counter");
-    counts.iter().map(|count| count.as_u64().expect("a number")).sum()
+    run.counter("promotions")
 }
 
 #[test]

@@ -23,6 +23,18 @@ fn every_byte_is_right_in_memory_above_four_gibibytes() {
     assert!(run(&["-c", "4", "-m", "6G"], &words).report()["counters"]["mprotect"].as_u64().unwrap() > 0);
 }
 
+/// The kernel's data for CPUs that the machine does not have is free memory.
+#[test]
+fn data_of_missing_cpus_takes_no_memory() {
+    let [few, many] = ["1", "8"].map(|cpus| {
+        let run = run(&["-m", "64M", "-c", cpus], &["show", "/proc/meminfo"]);
+        let text = run.text();
+        let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next());
+        total.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or_else(|| panic!("{run:?}"))
+    });
+    assert!(many < few, "{many} KiB with 8 CPUs, {few} KiB with 1");
+}
+
 /// The output of a machine that was started by hand.
 struct Said {
     stdout: String,
@@ -104,6 +116,15 @@ fn random_numbers_need_no_generator_in_the_cpu() {
             assert!(found.insert(word), "twice the same in {found:?}");
         }
     }
+}
+
+/// The functions of the vDSO make system calls if the CPU does not tell its number with the time.
+#[test]
+fn programs_read_the_clock_without_rdtscp() {
+    let program = compiled("vdso", Compiler::Static);
+    let said = on_machine(|line| line.replace("-cpu max", "-cpu max,-rdtscp"), &[&program]);
+    assert_eq!(said.outcome().1, Some(0), "{:?} {}", said.lines, said.stdout);
+    assert!(said.stdout.ends_with("vdso: done\n"), "{}", said.stdout);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::harness::{Compiler, compiled, radixvm, scratch};
 
-fn folder(name: &str) -> PathBuf {
+pub fn folder(name: &str) -> PathBuf {
     let folder = scratch("mounts").join(name);
     let _not_there = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
@@ -17,7 +17,7 @@ fn folder(name: &str) -> PathBuf {
 
 /// Returns a line for each file below a folder: its path, type, permissions, names, and contents or target.
 /// Directories have no more than the first three.
-fn contents(folder: &Path) -> Vec<String> {
+pub fn contents(folder: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     let mut left = vec![folder.to_owned()];
     while let Some(path) = left.pop() {
@@ -206,6 +206,55 @@ fn mapped_files_are_not_written_again() {
     }
     assert_eq!(fs::read(folder.join("again")).unwrap(), fs::read(folder.join("program")).unwrap());
     assert_eq!(fs::read(folder.join("said")).unwrap(), fs::read(folder.join("said-too")).unwrap());
+}
+
+/// The next run finds root's files. It finds none of the set-id bits that another user has set.
+#[test]
+fn set_id_bits_of_users_stay_in_the_guest() {
+    let folder = folder("set-ids");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let opens = "import os\nos.umask(0)\nos.open('made', os.O_CREAT | os.O_WRONLY, 0o4755)\n";
+    fs::write(folder.join("open.py"), opens).unwrap();
+    let say = "stat -c '%n %u:%g %a' alices given made joined passed mine";
+    let alices = "cp /bin/true alices; chmod 6755 alices; mkdir joined; chmod 2775 joined";
+    let line = format!(
+        "setpriv --reuid 1000 --regid 1000 --clear-groups sh -c '{alices}; python3 open.py' && \
+         touch mine given && chmod 6755 mine given && chown 1000:1000 given && chmod 2755 given && \
+         mkdir passed && chmod 2775 passed && chown 1000:1000 passed && {say}"
+    );
+    for (line, expected) in [
+        (
+            &*line,
+            "alices 1000:1000 6755\ngiven 1000:1000 2755\nmade 1000:1000 4755\njoined 1000:1000 2775\npassed 1000:1000 2775\nmine 0:0 6755\n",
+        ),
+        (say, "alices 0:0 755\ngiven 0:0 755\nmade 0:0 755\njoined 0:0 775\npassed 0:0 775\nmine 0:0 6755\n"),
+    ] {
+        // The folders above are not open to all users.
+        let (mount, line) = (format!("{}:/tmp/there", folder.display()), format!("cd /tmp/there && {line}"));
+        let output = radixvm().args(["run", "--rw", &mount, "--", "sh", "-c", &line]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{output:?}");
+    }
+}
+
+/// The host's folder loses the bit of the group that it does not have, and keeps the rights that it has got
+/// since the guest looked.
+#[test]
+fn another_owner_takes_only_bits_away() {
+    let folder = folder("chown");
+    let there = folder.join("there");
+    fs::create_dir(&there).unwrap();
+    fs::set_permissions(&there, fs::Permissions::from_mode(0o2775)).unwrap();
+    let line = "cd /tmp/it; stat -c %a there; read line; chown 1000:1000 there; stat -c %a there";
+    let mut command = radixvm();
+    command.args(["run", "--rw", &format!("{}:/tmp/it", folder.display()), "--", "sh", "-c", line]);
+    let mut run = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "2775");
+    fs::set_permissions(&there, fs::Permissions::from_mode(0o2770)).unwrap();
+    run.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "2775");
+    assert!(run.wait().unwrap().success());
+    assert_eq!(fs::metadata(&there).unwrap().permissions().mode() & 0o7777, 0o770);
 }
 
 /// Links that lead out of the folder, and files beside it, are changed in the guest only.

@@ -64,11 +64,6 @@ fn lodic(cpus: &str, more: &[&str]) -> Value {
     contend_between_ticks(&name, &options, &words).remove(0)
 }
 
-/// Checks that reads are counted in the page's descriptor, where both changes find it at another core.
-fn is_shared(row: &Value) {
-    assert!(number(row, "transfers", "median") >= 1.0, "{row}");
-}
-
 /// From four processes on, as in the paper. The others need not read.
 #[test]
 fn reads_that_are_counted_in_page_tables_share_nothing() {
@@ -86,8 +81,7 @@ fn made_by_contention(more: &[&str]) -> i64 {
 
 fn counters(run: &Run) -> i64 {
     assert_eq!(run.status, 0, "{run:?}");
-    let cores = run.stats["counters"]["read_counters"].as_array().expect("a counter");
-    cores.iter().map(|count| count.as_i64().expect("a number")).sum()
+    run.counter("read_counters")
 }
 
 /// Checks that reads are not counted in page tables. A busy host may run one CPU after the other, so that
@@ -120,6 +114,18 @@ fn counters_go_when_their_processes_do_not_read() {
         let options = ["-m", "128M", "-c", "4", "--tables", tables, "--read-refs", "lodic"];
         let run = run(&options, &[compiled("hotpage", Compiler::Musl).as_str(), "4", "300"]);
         assert!(run.text() == "hotpage: done\n" && counters(&run) >= 4, "{run:?}");
+    }
+}
+
+/// Some of 500 readers have counters when the page is truncated, punched out or dropped by advice. All drains
+/// come to an end, and each frame is free when the program has ended (`run` checks that).
+#[test]
+fn a_page_that_500_processes_read_is_dropped() {
+    for tables in ["adaptive", "shared"] {
+        let options = ["-m", "512M", "-c", "4", "--tables", tables, "--read-refs", "lodic"];
+        let run = run(&options, &[compiled("hotpage", Compiler::Musl).as_str(), "500", "9", "cut"]);
+        assert!(run.text() == "hotpage: done\n", "{run:?}");
+        assert!(counters(&run) > 1, "{run:?}");
     }
 }
 
@@ -164,10 +170,16 @@ fn a_ninth_region_takes_the_place_of_the_oldest() {
     contends(&["--sharers", "2", "--regions", "9"]);
 }
 
-/// Threads of a process share the entry of its page table, and no others.
+/// Threads of a process meet in the entry of its page table, or in its counter, a few times. Then each of
+/// their cores has counters of its own.
 #[test]
-fn threads_of_a_process_share_its_counters() {
-    is_shared(&lodic("4", &["--each", "2", "--sharers", "2"]));
+fn threads_of_a_process_count_apart() {
+    is_private(&lodic("4", &["--each", "2", "--sharers", "2"]));
+    for tables in ["adaptive", "percore", "shared"] {
+        let options = ["--systems", tables, "--cpus", "4", "--read-refs", "lodic"];
+        let words = ["drbh", "--by-threads", "--iterations", "1000"];
+        contend_between_ticks(&format!("apart-{tables}"), &options, &words).iter().for_each(is_private);
+    }
 }
 
 /// Mappings that come and go in other processes change nothing for readers.
@@ -177,6 +189,79 @@ fn mappings_of_others_do_not_disturb_reads() {
     let phases = row["phases"].as_array().expect("phases");
     let reading = phases.iter().find(|phase| phase["phase"] == 1).expect("a phase of reads");
     assert!(reading["transfers"].as_f64().expect("a number") < 0.05, "{row}");
+}
+
+/// Meters three processes that read the block beside one that disturbs them. With `lodic` they count in their
+/// own page tables.
+fn beside(read_refs: &str, way: &str, more: &[&str]) -> Value {
+    let tables = if read_refs == "lodic" { "shared" } else { "adaptive" };
+    let mapped: &[&str] = if read_refs == "lodic" { &["--mapped", "--sharers", "1"] } else { &[] };
+    let options = [&["--systems", tables, "--cpus", "4", "--read-refs", read_refs], more].concat();
+    let words = [&["drbh", "--iterations", "2000", "--noise", "1", "--beside", way], mapped].concat();
+    let kind = way.split('=').next().unwrap();
+    contend_between_ticks(&format!("{kind}-{read_refs}"), &options, &words).remove(0)
+}
+
+/// Returns the transfers per round of the lines that count pages.
+fn of_counts(row: &Value) -> f64 {
+    row["by_owner"]["page-counts"].as_f64().unwrap_or(0.0)
+}
+
+/// A file that readers of another file do not know: its pages are dropped, or reclaimed.
+fn other_file() -> String {
+    let path = scratch("reads-beside").join("big");
+    fs::write(&path, vec![0x77; 16 << 20]).unwrap();
+    format!("{}:/big", path.display())
+}
+
+/// Truncation looks at no count but those of the pages that go. Each read finds the new length of the file.
+#[test]
+fn reads_beside_a_truncation_of_another_page_share_no_count() {
+    for read_refs in ["pinned", "lodic"] {
+        let row = beside(read_refs, "extends", &[]);
+        assert_eq!(of_counts(&row), 0.0, "{row}");
+        assert!(
+            row["by_owner"].as_object().unwrap().values().any(|moved| moved.as_f64() > Some(0.05)),
+            "{row}"
+        );
+    }
+    let row = beside("shared", "extends", &[]);
+    assert!(of_counts(&row) > 0.5, "{row}");
+}
+
+/// The block is truncated and written anew in each 64th round. Its new page is counted in the word until
+/// readers have met there a few times.
+#[test]
+fn reads_beside_truncations_of_the_block_share_its_count_a_few_times() {
+    let row = beside("pinned", "truncates", &[]);
+    assert_eq!(of_counts(&row), 0.0, "{row}");
+    let row = beside("shared", "truncates", &[]);
+    assert!(of_counts(&row) > 0.5, "{row}");
+    let row = beside("lodic", "truncates", &[]);
+    assert!((0.001..0.2).contains(&of_counts(&row)), "{row}");
+}
+
+#[test]
+fn reads_beside_dropped_pages_of_another_file_share_nothing() {
+    let file = other_file();
+    for read_refs in ["pinned", "lodic"] {
+        let row = beside(read_refs, "drops=/big", &["--file", &file]);
+        assert_eq!(of_counts(&row), 0.0, "{row}");
+        let phases = row["phases"].as_array().expect("phases");
+        assert!(phases[1]["transfers"].as_f64().unwrap() < 0.05, "{row}");
+    }
+}
+
+/// A core that reclaims makes all others take part in epochs, by interrupts. The few counts that move are
+/// those of frames that it gives to other cores.
+#[test]
+fn reads_beside_reclaim_share_no_count() {
+    let file = other_file();
+    for read_refs in ["pinned", "lodic"] {
+        let row = beside(read_refs, "sweeps=/big", &["--file", &file, "--memory", "48M"]);
+        assert!(of_counts(&row) < 0.05, "{row}");
+        assert!(row["phases"][2]["ipis"].as_f64().unwrap() > 0.0, "no reclaim: {row}");
+    }
 }
 
 /// Processes that read a key-value file: random keys, or one block after the other.
@@ -257,9 +342,19 @@ fn a_copy_that_faults_when_memory_is_short_shows_the_page() {
     for (tables, read_refs, processes) in kinds {
         let options = ["-m", "36M", "-c", "2", "--tables", tables, "--read-refs", read_refs, "--file", &file];
         let run = storm(&options, &[processes, "200", "9", "/big"]);
-        let dropped = run.stats["counters"]["pages_reclaimed"].as_array().expect("a counter");
-        assert!(dropped.iter().any(|count| count.as_u64() > Some(0)), "{run:?}");
+        assert!(run.counter("pages_reclaimed") > 0, "{run:?}");
     }
+}
+
+/// The same with 64 processes, which share the memory that is left.
+#[test]
+fn many_copies_that_fault_when_memory_is_short_show_the_page() {
+    let path = scratch("many-reads").join("big");
+    fs::write(&path, vec![0x77; 16 << 20]).unwrap();
+    let file = format!("{}:/big", path.display());
+    let options = ["-m", "42M", "-c", "4", "--tables", "shared", "--read-refs", "lodic", "--file", &file];
+    let run = storm(&options, &["64", "40", "11", "/big"]);
+    assert!(run.counter("pages_reclaimed") > 0, "{run:?}");
 }
 
 /// The kernel says that this one is unsafe.

@@ -25,6 +25,8 @@ const MAPPINGS: Storm = Storm { program: "mapstorm", arguments: &["6", "1500"] }
 const PROCESSES: Storm = Storm { program: "processstorm", arguments: &["60"] };
 /// Descriptors, sockets, lists of epoll, timers and locks, used by threads of several processes.
 const SOCKETS: Storm = Storm { program: "socketstorm", arguments: &["12", "3000"] };
+/// Processes that trace each other's children and kill some.
+const TRACES: Storm = Storm { program: "tracestorm", arguments: &["6000"] };
 
 impl Storm {
     /// Runs it once.
@@ -85,6 +87,58 @@ fn a_number_that_gets_another_pipe_is_always_open() {
     }
 }
 
+/// A process forks while its threads close, replace and open descriptors without the table's lock.
+#[test]
+fn a_child_has_the_descriptors_of_one_moment() {
+    for (cpus, rounds) in [("1", "50"), ("2", "300"), ("4", "500")] {
+        let run = run(&["-c", cpus], &[&compiled("table_race", Compiler::Musl), rounds]);
+        assert!(run.status == 0 && run.text() == "table_race: done\n", "{cpus} CPUs: {run:?}");
+    }
+}
+
+/// Processes read the memory and the mappings of another one through shared open files, while that forks.
+#[test]
+fn a_memory_is_read_by_several_while_it_is_copied() {
+    for (cpus, rounds) in [("1", "60"), ("2", "100")] {
+        let run = run(&["-m", "512M", "-c", cpus], &[&compiled("mem_reads", Compiler::Musl), rounds]);
+        assert!(run.status == 0 && run.text() == "mem_reads: done\n", "{cpus} CPUs: {run:?}");
+    }
+}
+
+/// A traced process ends, or runs another program, while its main thread leaves.
+#[test]
+fn a_tracer_has_nothing_to_wait_for_after_the_end() {
+    for (cpus, rounds) in [("1", "200"), ("2", "1500"), ("4", "3000")] {
+        let run = run(&["-c", cpus], &[&compiled("trace_ends", Compiler::Musl), rounds]);
+        assert!(run.status == 0 && run.text() == "trace_ends: done\n", "{cpus} CPUs: {run:?}");
+    }
+}
+
+/// A process is traced and let go while others send it SIGCONT.
+#[test]
+fn a_thread_that_is_let_go_goes_on() {
+    for (cpus, rounds) in [("1", "100"), ("4", "600")] {
+        let run = run(&["-c", cpus], &[&compiled("trace_cont", Compiler::Musl), rounds]);
+        assert!(run.status == 0 && run.text() == "trace_cont: done\n", "{cpus} CPUs: {run:?}");
+    }
+}
+
+/// A thread that traces leaves while its tracee makes children.
+#[test]
+fn a_child_is_not_traced_by_a_thread_that_left() {
+    for (cpus, rounds) in [("1", "100"), ("4", "600")] {
+        let run = run(&["-c", cpus], &[&compiled("trace_leave", Compiler::Musl), rounds]);
+        assert!(run.status == 0 && run.text() == "trace_leave: done\n", "{cpus} CPUs: {run:?}");
+    }
+}
+
+/// A thread ignores a signal while another handles it and then sends it.
+#[test]
+fn an_action_discards_no_later_signal() {
+    let run = run(&["-c", "2"], &[&compiled("action_race", Compiler::Musl), "1000", "300"]);
+    assert!(run.status == 0 && run.text() == "action_race: done\n", "{run:?}");
+}
+
 /// Threads look names up while others create, remove, replace and move names beside them.
 #[test]
 fn a_name_that_stays_is_always_found() {
@@ -100,6 +154,17 @@ fn removed_files_leave_their_room() {
     for cpus in ["1", "4"] {
         let run = run(&["-m", "128M", "-c", cpus], &[&compiled("room", Compiler::Musl), "5"]);
         assert!(run.status == 0 && run.text() == "room: done\n", "{cpus} CPUs: {run:?}");
+    }
+}
+
+/// Threads that remove their files and write the next ones at once, and together use nine tenths of the room,
+/// never take it from one another.
+#[test]
+fn living_files_leave_room_to_each_of_many_threads() {
+    for (cpus, threads, rounds) in [("2", "3", "120"), ("2", "8", "40"), ("4", "3", "40")] {
+        let words = [&compiled("room", Compiler::Musl), rounds, threads];
+        let run = run(&["-m", "64M", "-c", cpus], &words);
+        assert!(run.status == 0 && run.text() == "room: done\n", "{cpus} CPUs, {threads} threads: {run:?}");
     }
 }
 
@@ -126,6 +191,17 @@ fn a_storm_of_process_calls_harms_nobody() {
 #[test]
 fn a_storm_of_socket_calls_harms_nobody() {
     SOCKETS.run_each(&[("1", "adaptive", 1), ("4", "adaptive", 2), ("8", "adaptive", 3)]);
+}
+
+#[test]
+fn a_storm_of_tracers_harms_nobody() {
+    TRACES.run_each(&[("1", "adaptive", 1), ("2", "adaptive", 2), ("4", "adaptive", 3)]);
+}
+
+#[test]
+#[ignore = "takes half an hour: cargo xtask fuzz"]
+fn on_and_on_tracers() {
+    TRACES.run_on_and_on();
 }
 
 #[test]

@@ -286,6 +286,41 @@ fn the_first_call_has_its_arguments() {
     }
 }
 
+/// Where a limit of data leaves the runtime no room, Linux executes the program.
+#[test]
+fn a_limit_of_data_leaves_a_program_to_linux() {
+    let runtime = super::runtime().display();
+    for (way, limit) in [("--pool", 600), ("--pool", 3000), ("--isolate", 600), ("--isolate", 16_000)] {
+        let mut command = std::process::Command::new("/bin/sh");
+        command.args(["-c", &format!("ulimit -S -d {limit}; exec {runtime} {way} /bin/echo hello")]);
+        let seen = see(command);
+        assert_eq!((seen.status, seen.text.as_str()), (Some(0), "hello\n"), "{way} {limit}: {seen:?}");
+        assert!(seen.messages.contains("Linux executes it without the runtime"), "{way} {limit}: {seen:?}");
+    }
+}
+
+/// A program names its dynamic linker by any path, as those of Nix and Guix do.
+#[test]
+fn a_dynamic_linker_lies_anywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let linker = folder.join("ld.so");
+    std::fs::copy("/lib64/ld-linux-x86-64.so.2", &linker).unwrap();
+    let text = "#include <stdio.h>\n#include <unistd.h>\nint main(int count) { char path[300] = {0}; \
+        readlink(\"/proc/self/exe\", path, 299); puts(path); fflush(stdout);\
+        if (count == 1) execl(path, path, \"executed\", NULL); return 0; }";
+    let option = format!("-Wl,--dynamic-linker={}", linker.display());
+    let program = compile(folder, "elsewhere", text, &[&option]);
+    let plain = see(in_way(&[], &program));
+    assert!(plain.status == Some(0) && plain.text.contains("elsewhere"), "{plain:?}");
+    for way in [&["--pool"][..], &["--strict"], &["--isolate"]] {
+        assert_eq!(see(in_way(way, &program)), plain, "{way:?}");
+    }
+    std::fs::remove_file(&linker).unwrap();
+    let ends = [&[][..], &["--pool"], &["--isolate"]].map(|way| see(in_way(way, &program)).status);
+    assert_eq!(ends, [Some(127); 3], "without the linker");
+}
+
 /// A program ends as on Linux if the dynamic linker touches a part that its library does not have.
 #[test]
 fn a_fault_of_the_dynamic_linker_is_the_programs() {

@@ -5,6 +5,7 @@
 mod command;
 mod programs;
 mod rules;
+mod soak;
 mod workloads;
 
 use std::ffi::OsStr;
@@ -24,8 +25,13 @@ fn runtime() -> &'static Path {
 
 /// Returns a command that runs a program in one of the ways. `timeout` ends it when it hangs.
 fn in_way(way: &[&str], program: impl AsRef<OsStr>) -> Command {
+    in_way_for(100, way, program)
+}
+
+/// Returns one that may run for this number of seconds.
+fn in_way_for(seconds: u32, way: &[&str], program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=10", "100"]);
+    command.arg("--kill-after=10").arg(seconds.to_string());
     if !way.is_empty() {
         command.arg(runtime()).args(way).arg("--");
     }

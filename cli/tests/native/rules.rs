@@ -6,7 +6,7 @@ use std::process::Command;
 use super::{WAYS, in_way, see};
 
 /// Compiles a file of rules.
-fn compile(name: &str, folder: &Path, linkage: &[&str]) -> PathBuf {
+pub(super) fn compile(name: &str, folder: &Path, linkage: &[&str]) -> PathBuf {
     let source = launch::place::root().join("pathreads/conformance").join(name).with_extension("c");
     let program = folder.join(name);
     let mut compiler = Command::new("gcc");
@@ -38,10 +38,26 @@ const STRICT: [&str; 5] = [
     "neighbours_are_unmapped_one_by_one",
 ];
 
+/// Returns the names of the rules of a program.
+pub(super) fn names(program: &Path) -> Vec<String> {
+    let rules = see(in_way(&[], program)).text;
+    assert!(rules.lines().count() > 10, "{rules}");
+    rules.lines().map(str::to_owned).collect()
+}
+
+/// Returns whether a rule should hold in a way.
+pub(super) fn is_kept(way: &[&str], rule: &str) -> bool {
+    match way {
+        ["--isolate"] => NOT_ISOLATED.iter().all(|(name, _)| *name != rule),
+        ["--pool"] => !STRICT.contains(&rule),
+        _ => true,
+    }
+}
+
 /// Runs a rule with threads in address spaces of their own, if it should hold there: as it is, and after the
 /// number of calls after which code is rewritten.
 fn isolated(program: &Path, rule: &str) -> Vec<super::Seen> {
-    if NOT_ISOLATED.iter().any(|(name, _)| *name == rule) {
+    if !is_kept(&["--isolate"], rule) {
         return Vec::new();
     }
     let run = |calls: &str| {
@@ -56,10 +72,9 @@ fn isolated(program: &Path, rule: &str) -> Vec<super::Seen> {
 fn compare(name: &str, linkage: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(name, folder.path(), linkage);
-    let rules = see(in_way(&[], &program)).text;
-    assert!(rules.lines().count() > 10, "{rules}");
     let mut broken = Vec::new();
-    for rule in rules.lines() {
+    for rule in names(&program) {
+        let rule = rule.as_str();
         let seen = WAYS.map(|way| {
             let mut command = in_way(way, &program);
             command.arg(rule);
@@ -71,7 +86,7 @@ fn compare(name: &str, linkage: &[&str]) {
         let rewritten = see(command);
         let [plain, pool, strict] = &seen;
         assert!(!matches!(plain.status, Some(98 | 99 | 124)), "{rule} does not hold here: {plain:?}");
-        let is_lazy = |way: &str| way != "strict" && STRICT.contains(&rule);
+        let is_lazy = |way: &str| way != "strict" && !is_kept(&["--pool"], rule);
         for (way, other) in [("with the pool", pool), ("strict", strict), ("rewritten", &rewritten)] {
             if plain != other && !is_lazy(way) {
                 broken.push(format!("{rule}\nplain: {plain:?}\n{way}: {other:?}"));
@@ -140,6 +155,16 @@ fn delivery() {
 }
 
 #[test]
+fn timers() {
+    compare("timers", &[]);
+}
+
+#[test]
+fn timers_linked_statically() {
+    compare("timers", &["-static"]);
+}
+
+#[test]
 fn delivery_linked_statically() {
     compare("delivery", &["-static"]);
 }
@@ -195,32 +220,119 @@ fn rules_hold_without_dispatch() {
     }
 }
 
-/// Calls on reservations, each interrupted by a handler after every instruction, which makes another call.
+/// Calls on reservations and on plain memory, each interrupted by a handler after every instruction, which
+/// makes another call.
 #[test]
-fn calls_on_reservations_are_interrupted_everywhere() {
+fn calls_about_memory_are_interrupted_everywhere() {
     let folder = tempfile::tempdir().unwrap();
     let [step, program] = ["step", "interrupted"].map(|name| compile(name, folder.path(), &[]));
     let pool = [["0", "0"], ["0", "3"], ["1", "1"], ["1", "2"], ["2", "4"], ["3", "0"], ["4", "1"]];
     let isolated = [["0", "3"], ["0", "6"], ["3", "3"], ["3", "6"]];
-    let ways = pool.map(|words| ("--pool", words)).into_iter();
-    for (way, words) in ways.chain(isolated.map(|words| ("--isolate", words))) {
+    // Each of these calls has some thousand instructions.
+    let plain = [["5", "7"], ["6", "7"], ["7", "7"]];
+    let ways = pool.map(|words| ("--pool", words, "1")).into_iter();
+    let isolated = isolated.map(|words| ("--isolate", words, "1")).into_iter();
+    let plain = plain.map(|words| ("--isolate", words, "7"));
+    for (way, words, stride) in ways.chain(isolated).chain(plain) {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=10", "600"]).arg(&step).arg(super::runtime());
-        command.arg(way).arg(&program).args(words);
+        command.arg(way).arg(&program).args(words).env("STRIDE", stride);
         let seen = see(command);
         assert!(seen.status == Some(0) && seen.text.contains("everywhere"), "{way} {words:?}: {seen:?}");
     }
 }
 
+/// A signal comes while a thread changes memory of its own, and a second one after any instruction of the
+/// runtime's handler of the first. Each comes once, and none stays blocked.
+#[test]
+fn a_signal_that_waits_is_interrupted_everywhere() {
+    const SA_NODEFER: &str = "1073741824";
+    let folder = tempfile::tempdir().unwrap();
+    let [step, program] = ["step", "nested"].map(|name| compile(name, folder.path(), &[]));
+    // How many instructions of the change come before, the first signal, and the flags of its action. The
+    // second signal is 10. One that is sent as 11 is held back otherwise.
+    let cases =
+        [["400", "12", "0"], ["1000", "12", SA_NODEFER], ["1000", "11", "0"], ["2000", "10", SA_NODEFER]];
+    for [before, first, flags] in cases {
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=10", "600"]).arg(&step).arg(super::runtime());
+        command.arg("--isolate").arg(&program).args([first, flags]);
+        command.envs([("FIRST", before), ("FIRST_SIGNAL", first)]);
+        let seen = see(command);
+        let rounds =
+            seen.text.strip_prefix("0 of ").and_then(|text| text.split(' ').next()?.parse::<u32>().ok());
+        // The handler has some hundred instructions.
+        let is_right = seen.status == Some(0) && rounds.is_some_and(|rounds| rounds > 100);
+        assert!(is_right, "{first} after {before}: {seen:?}");
+    }
+}
+
+/// A round of memory that is no block makes no call of Linux but those that change a mapping.
+#[test]
+fn a_round_of_plain_memory_blocks_no_signals() {
+    let folder = tempfile::tempdir().unwrap();
+    let [counts, program] = ["counts", "round"].map(|name| compile(name, folder.path(), &[]));
+    for (handler, blocks) in [("0", 0), ("10", 0), ("18", 4), ("20", 4), ("40", 4)] {
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=10", "100"]).arg(&counts).arg(super::runtime());
+        command.arg("--isolate").arg(&program).arg(handler);
+        let seen = see(command);
+        let calls = |number: &str| {
+            let count = seen.text.lines().find_map(|line| line.strip_prefix(number)?.strip_prefix(": "));
+            count.map_or(0, |count| count.parse().unwrap())
+        };
+        // mmap, munmap and fallocate, and rt_sigprocmask.
+        let made = ["9", "11", "285", "14"].map(calls);
+        assert_eq!(made, [1, 1, 1, blocks], "handler of {handler}: {seen:?}");
+    }
+}
+
+/// A `fork` that copies on demand takes rights and mappings away. If Linux refuses that, all is copied.
+#[test]
+fn a_child_has_its_memory_when_mappings_are_refused() {
+    const ROUNDS: usize = 4;
+    let folder = tempfile::tempdir().unwrap();
+    let [counts, program] = ["counts", "refused"].map(|name| compile(name, folder.path(), &[]));
+    // munmap alone, and mprotect as well.
+    for (way, refused) in [("0", "10 11"), ("1", "11 11")] {
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=10", "100"]).arg(&counts).arg(super::runtime());
+        command.arg("--isolate").arg(&program).arg(way).env("REFUSE", refused);
+        let seen = see(command);
+        let lines = "the child exited with 0\n".repeat(ROUNDS * usize::from(way == "1"));
+        let expected = format!("{lines}0 pages are wrong\nthe child exited with 0\n");
+        assert!(seen.status == Some(0) && seen.text == expected, "{way}: {seen:?}");
+    }
+}
+
+/// Runs a program with threads in address spaces of their own under a program that traces it.
+fn trace(tracer: &str, program: &str) -> super::Seen {
+    let folder = tempfile::tempdir().unwrap();
+    let [tracer, program] = [tracer, program].map(|name| compile(name, folder.path(), &[]));
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", "600"]).arg(&tracer);
+    command.arg(super::runtime()).arg("--isolate").arg(&program);
+    see(command)
+}
+
+/// A member that a request has interrupted at a futex is held after every instruction, and woken there.
+#[test]
+fn a_member_is_woken_wherever_it_is_held() {
+    let seen = trace("held", "woken");
+    assert!(seen.status == Some(0) && seen.text == "woken everywhere\n", "{seen:?}");
+}
+
+/// A member that begins to map memory is stopped after every instruction, while another one makes a child.
+#[test]
+fn a_child_does_not_wait_for_what_a_member_was_about() {
+    let seen = trace("stopped", "copied");
+    assert!(seen.status == Some(0) && seen.text == "children map memory everywhere\n", "{seen:?}");
+}
+
 /// A thread that blocks a signal is interrupted after every instruction. From then on it is another thread's.
 #[test]
 fn a_blocked_signal_is_anothers_wherever_a_handler_comes() {
-    let folder = tempfile::tempdir().unwrap();
-    let [step, program] = ["step", "masked"].map(|name| compile(name, folder.path(), &[]));
-    let mut command = Command::new("timeout");
-    command.args(["--kill-after=10", "600"]).arg(&step);
-    command.arg(super::runtime()).arg("--isolate").arg(&program);
-    let seen = see(command);
+    let seen = trace("step", "masked");
     assert!(seen.status == Some(0) && seen.text.contains("everywhere"), "{seen:?}");
 }
 

@@ -40,12 +40,12 @@ mod skiplist;
 
 pub use counters::claimed::{ClaimedCount, ClaimedSet};
 pub use counters::deltas::{DeltaCount, Deltas};
-pub use counters::embedded::EmbeddedCount;
+pub use counters::embedded::{EmbeddedCount, Shown, Taken};
 pub use counters::locked::Locked;
 pub use counters::paygo::{PayGo, PayGoCount, PayGoToken};
 pub use counters::shared::Shared;
 pub use counters::sloppy::{Sloppy, SloppyCount};
-pub use counters::slots::{Slots, Tenant};
+pub use counters::slots::{Asked, Slots, Tenant};
 pub use counters::snzi::{Snzi, SnziCount, SnziToken};
 pub use counters::uncounted::Uncounted;
 pub use rcu::OutOfMemory;

@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use baselines::{
-    ClaimedCount, ClaimedSet, Deltas, EmbeddedCount, Locked, PayGo, Scheme, Shared, Sloppy, Slots, Snzi,
-    Tenant, Uncounted, Zero,
+    Asked, ClaimedCount, ClaimedSet, Deltas, EmbeddedCount, Locked, PayGo, Scheme, Shared, Shown, Sloppy,
+    Slots, Snzi, Taken, Tenant, Uncounted, Zero,
 };
 use forgetful::Forgetful;
 use percore::{CoreId, Pinned, threads};
@@ -288,14 +288,40 @@ fn the_bytes_of_an_object() {
 #[test]
 fn a_claimed_count_keeps_its_object_while_it_counts() {
     let word = ClaimedCount::default();
-    assert!(!word.take(1) && word.claim(1) && word.claim(1));
-    assert!((0..0x7fff).all(|_| word.take(1)) && !word.take(1) && !word.take(2));
-    assert!(word.is_used() && word.has(1) && !word.has(2) && !word.claim(2));
-    (0..0x7fff).for_each(|_| word.leave());
-    assert!(!word.is_used() && !word.has(2) && word.take(1));
+    let take = |object| word.take(object, 0).is_some();
+    assert!(!take(1) && word.claim(1, 0) && word.claim(1, 0));
+    assert!((0..0x7f).all(|_| take(1)) && !take(1) && !take(2));
+    assert!(word.is_used() && word.has(1) && !word.has(2) && !word.claim(2, 0));
+    (0..0x7f).for_each(|_| word.leave());
+    assert!(!word.is_used() && !word.has(2) && take(1));
     word.leave();
-    assert!(!word.has(1) && !word.take(1), "the question frees the word");
-    assert!(word.claim(2) && word.take(2) && !word.has(1) && word.has(2));
+    assert!(!word.has(1) && !take(1), "the question frees the word");
+    assert!(word.claim(2, 0) && take(2) && !word.has(1) && word.has(2));
+}
+
+/// A taker learns who took before, and takes at once only where that was itself and none is counted.
+#[test]
+fn takers_of_a_claimed_count_find_out_about_each_other() {
+    let (word, last) = (ClaimedCount::default(), ClaimedCount::TAKERS - 1);
+    assert!(word.claim(1, 2) && !word.take_first(1, last) && word.take(1, last) == Some(2));
+    assert!(!word.take_first(1, last) && word.take(1, 3) == Some(last));
+    (0..2).for_each(|_| word.leave());
+    assert!(!word.is_used() && !word.take_first(1, last) && !word.take_first(2, 3) && word.take_first(1, 3));
+    assert!(word.has(1) && word.take(1, last) == Some(3));
+}
+
+/// A read of another object does not write the word, whose line other threads of the process may read. Memory
+/// that is only read shows it: a compare-and-swap there ends the test, also one that fails.
+#[test]
+#[cfg(not(miri))]
+fn a_claimed_count_of_another_object_is_only_read() {
+    static WORDS: [u64; 2] = [0, 1 << 16 | 1 << 15];
+    assert_eq!(size_of::<ClaimedCount>(), size_of::<u64>());
+    for word in &WORDS {
+        let word = std::hint::black_box(&raw const *word).cast::<ClaimedCount>();
+        // SAFETY: a counter is a word, which begins as any value, and it is only loaded.
+        assert!(unsafe { &*word }.take(2, 0).is_none() && !unsafe { &*word }.take_first(2, 0));
+    }
 }
 
 /// Eight objects that all begin at the same place of a set count side by side. A ninth gets the word of one
@@ -303,26 +329,43 @@ fn a_claimed_count_keeps_its_object_while_it_counts() {
 #[test]
 fn eight_objects_of_a_set_do_not_push_each_other_out() {
     let (set, place) = (ClaimedSet::default(), 3);
-    let read = |object| set.take(object).map(ClaimedCount::leave).is_some();
-    assert!((1..=8).all(|object| set.claim(place, object) && !set.claim(place, object)));
+    let read = |object| set.take(object, 0).map(|(word, _)| word.leave()).is_some();
+    assert!((1..=8).all(|object| set.claim(place, object, 0) && !set.claim(place, object, 0)));
     for _ in 0..10 {
         assert!((1..=8).all(read), "each keeps its word");
-        assert!(!set.claim(place, 9) && !read(9));
+        assert!(!set.claim(place, 9, 0) && !read(9));
     }
     assert!((1..=8).filter(|&object| object != 6).all(read));
-    assert!(set.claim(place, 9) && read(9) && !read(6), "6 gives way");
+    assert!(set.claim(place, 9, 0) && read(9) && !read(6), "6 gives way");
+}
+
+/// An object has the word at the place that it begins at, and keeps it for a while before it is read.
+#[test]
+fn an_object_of_a_set_has_a_word_at_its_place_from_the_claim_on() {
+    let (set, size) = (ClaimedSet::default(), size_of::<ClaimedCount>());
+    let place = |word: &ClaimedCount| (&raw const *word as usize - &raw const set as usize) / size;
+    let at = |first, object| (set.claim(first, object, 0), set.take(object, 0).map(|(word, _)| place(word)));
+    assert_eq!(at(3, 1), (true, Some(3)));
+    assert!(set.is_used(), "one of the words counts");
+    assert_eq!((at(3, 2), at(7, 3), at(7, 4)), ((true, Some(4)), (true, Some(7)), (true, Some(0))));
+    let fresh = ClaimedSet::default();
+    assert!((1..=8).all(|object| fresh.claim(0, object, 0)));
+    assert_eq!([fresh.claim(0, 9, 0), fresh.claim(0, 9, 0)], [false, true]);
 }
 
 /// A word that counts does not give way, however long ago it was used.
 #[test]
 fn an_object_of_a_set_keeps_its_word_while_it_counts() {
     let set = ClaimedSet::default();
-    let held: Vec<_> = (1..=8).filter_map(|object| (set.claim(0, object), set.take(object)).1).collect();
-    assert!(!set.claim(0, 9) && !set.claim(0, 9) && held.len() == 8);
+    let held: Vec<_> =
+        (1..=8).filter_map(|object| (set.claim(0, object, 0), set.take(object, 0)).1).collect();
+    assert!(!set.claim(0, 9, 0) && !set.claim(0, 9, 0) && held.len() == 8);
     assert!(set.is_used() && (1..=8).all(|object| set.has(object)) && !set.has(9));
-    held.iter().for_each(|word| word.leave());
-    assert!(!set.is_used() && (1..=8).all(|object| set.take(object).map(ClaimedCount::leave).is_some()));
-    assert!((1..=8).all(|object| !set.has(object) && set.take(object).is_none()), "questions free words");
+    held.iter().for_each(|(word, _)| word.leave());
+    assert!(
+        !set.is_used() && (1..=8).all(|object| set.take(object, 0).map(|(word, _)| word.leave()).is_some())
+    );
+    assert!((1..=8).all(|object| !set.has(object) && set.take(object, 0).is_none()), "questions free words");
 }
 
 /// A question passes over the slots of other groups, goes on where the last piece ended or a block counted,
@@ -331,25 +374,44 @@ fn an_object_of_a_set_keeps_its_word_while_it_counts() {
 fn a_question_looks_at_each_slot_once() {
     let slots = Slots::<u32, 100>::new();
     let blocks: Vec<u32> = (0..100).collect();
-    assert!(blocks.iter().all(|block| slots.insert(block.into(), |_| ()) == Some(*block as usize)));
-    assert!(slots.insert((&0).into(), |_| ()).is_none() && slots.end() == 100);
+    assert!(
+        blocks
+            .iter()
+            .all(|block| slots.insert(block.into(), *block as usize, |_| ()) == Some(*block as usize))
+    );
+    assert!(slots.insert((&0).into(), 0, |_| ()).is_none() && slots.end() == 100);
     // SAFETY: the blocks live until the end of the test.
     let number = |block: NonNull<u32>| unsafe { *block.as_ref() };
     let groups = Slots::<u32, 100>::group(3) | Slots::<u32, 100>::group(64);
-    let (mut seen, mut from, mut is_held) = (Vec::new(), 0, true);
+    let (mut seen, mut answers, mut from, mut is_held) = (Vec::new(), Vec::new(), 0, true);
     loop {
         let has = |block| {
             seen.push(number(block));
             number(block) == 64 && std::mem::take(&mut is_held)
         };
-        let Some(next) = slots.ask(groups, from, 3, has) else { break };
-        from = next;
+        answers.push(slots.ask(groups, from, 3, has));
+        match answers.last() {
+            Some(Asked::Held(next) | Asked::Unfinished(next)) => from = *next,
+            _ => break,
+        }
     }
     assert_eq!(seen, [2, 3, 33, 34, 64, 64, 65, 95, 96]);
+    assert_eq!(answers, [Asked::Unfinished(34), Asked::Held(64), Asked::Unfinished(96), Asked::Free]);
     slots.remove(7);
     slots.remove(5);
     assert!(slots.get(5).is_none() && slots.get(6).is_some());
-    assert_eq!([(); 3].map(|()| slots.insert((&0).into(), |_| ())), [Some(5), Some(7), None]);
+    assert_eq!([(); 3].map(|()| slots.insert((&0).into(), 0, |_| ())), [Some(5), Some(7), None]);
+}
+
+/// Blocks of users that belong together have slots of one group, as long as it has room.
+#[test]
+fn blocks_that_belong_together_are_in_one_group() {
+    let slots = Slots::<u32, 100>::new();
+    let insert = |wanted| slots.insert((&0).into(), wanted, |_| ());
+    assert_eq!([7, 7, 38, 69].map(insert), [Some(7), Some(38), Some(69), Some(70)]);
+    assert!(!slots.is_half_full() && (0..47).all(|_| insert(5).is_some()) && slots.is_half_full());
+    slots.remove(7);
+    assert!(!slots.is_half_full(), "half of the slots have blocks");
 }
 
 /// A block whose user does not count between two sweeps is taken away.
@@ -361,21 +423,42 @@ fn a_sweep_takes_blocks_from_users_that_do_not_count() {
     }
     assert!(!tenant.sweep() && tenant.sweep() && !tenant.sweep() && !tenant.is(16) && !tenant.end(16));
     assert!(Tenant::new(16).end(16) && !Tenant::new(32).end(16));
+    let swept = Tenant::new(16);
+    assert!(!swept.sweep() && swept.end(16) && !swept.end(16), "a block that was swept once is its user's");
 }
 
 /// The count stops at its most and at 0, and leaves the other bits of the word alone.
 #[test]
 fn an_embedded_count_stays_in_its_bits() {
     const COUNT: EmbeddedCount = EmbeddedCount::new(52, 7);
-    const OTHERS: u64 = !(0x7f << 52);
-    let (word, mine) = (sync::atomic::AtomicU64::new(OTHERS), |_| true);
-    for count in 0..127 {
+    // The bit above the count is always 0.
+    const OTHERS: u64 = !(0xff << 52);
+    let (word, mine) = (sync::atomic::AtomicU64::new(OTHERS), Shown { mask: OTHERS, value: OTHERS });
+    let other = Shown { mask: OTHERS, value: OTHERS - 1 };
+    let take = |count| {
         assert_eq!(COUNT.of(word.load(Ordering::Relaxed)), count);
-        assert!(COUNT.take(&word, mine));
-    }
-    assert!(!COUNT.take(&word, mine) && !COUNT.leave(&word, |_| false) && !COUNT.take(&word, |_| false));
-    assert_eq!(word.load(Ordering::Relaxed), u64::MAX);
-    assert!((0..127).all(|_| COUNT.leave(&word, |value| value & OTHERS == OTHERS)));
-    assert!(!COUNT.leave(&word, mine));
+        COUNT.take(&word, mine).unwrap()
+    };
+    let taken: Vec<Taken> = (0..127).map(take).collect();
+    assert!(COUNT.take(&word, mine).is_none() && COUNT.take(&word, other).is_none());
+    assert_eq!(word.load(Ordering::Relaxed), OTHERS | 0x7f << 52);
+    // Each but the last one finds a value other than its own.
+    assert!(!COUNT.leave(&word, &taken[0], other));
+    assert!(taken.iter().all(|taken| COUNT.leave(&word, taken, mine)));
+    assert!(taken.iter().all(|taken| !COUNT.leave(&word, taken, mine)));
     assert_eq!(word.load(Ordering::Relaxed), OTHERS);
+    let first = COUNT.take_first(&word, mine).unwrap();
+    assert!(COUNT.take_first(&word, mine).is_none() && COUNT.of(word.load(Ordering::Relaxed)) == 1);
+    assert!(COUNT.leave(&word, &first, mine) && COUNT.take_first(&word, other).is_none());
+    // The count may be at the end of the word.
+    let high = EmbeddedCount::new(62, 1);
+    let all = Shown { mask: 1, value: 1 };
+    assert!(high.take_first(&sync::atomic::AtomicU64::new(1), all).is_some());
+    assert!([2, 1 << 62 | 1].iter().all(|&value| high.take_first(&value.into(), all).is_none()));
+    // One finds its own, also if the word has shown something else meanwhile.
+    let taken = COUNT.take(&word, mine).unwrap();
+    let value = word.swap(0, Ordering::Relaxed);
+    assert!(!COUNT.leave(&word, &taken, mine));
+    word.store(value, Ordering::Relaxed);
+    assert!(COUNT.leave(&word, &taken, other) && word.load(Ordering::Relaxed) == OTHERS);
 }

@@ -92,12 +92,27 @@ enum Hold {
 }
 
 impl Hold {
-    /// Returns the next slots of `keys`, which are in the node of `from`.
+    /// Returns the next slots of `keys`, which are in the node of `from`, above the leaves.
     #[inline(always)]
     fn next<'p, V: Value>(&self, from: &Tally<'_, 'p>, keys: Range<u64>) -> Result<Option<Found<'p>>, Gone> {
         match self {
             Self::All => Ok(from.node.used_part(from.here, keys, V::joins)),
             Self::Shown => lock_used_part(from.here, from.node, keys, V::joins),
+        }
+    }
+
+    /// Returns the next of `slots`, those of `keys`, in `leaf`.
+    #[inline(always)]
+    fn next_in_leaf<'p, V: Value>(
+        &self,
+        here: &Here<'p>,
+        leaf: NodeRef<'p>,
+        keys: &Range<u64>,
+        slots: Range<usize>,
+    ) -> Result<Option<Range<usize>>, Gone> {
+        match self {
+            Self::All => Ok(Some(leaf.used_run(slots, V::joins)).filter(|run| !run.is_empty())),
+            Self::Shown => lock_used_run(here, leaf, keys, slots, V::joins),
         }
     }
 }
@@ -108,8 +123,8 @@ type Child<'p> = Option<NodeRef<'p>>;
 /// The node was folded.
 struct Gone;
 
-/// Returns the first used slots of `keys`, a range inside `node`, for a core that holds none. If they have no
-/// child they are locked now. Waits for a holder. Fails if the node was folded.
+/// Returns the first used slots of `keys`, a range inside `node`, which is above the leaves, for a core that
+/// holds none. If they have no child they are locked now. Waits for a holder. Fails if the node was folded.
 #[inline(always)]
 fn lock_used_part<'p>(
     here: &Here<'p>,
@@ -120,14 +135,36 @@ fn lock_used_part<'p>(
     let slots = node.indices(&keys);
     let Some((first, child)) = lock_first_used(here, node, &keys, slots.clone())? else { return Ok(None) };
     let run = match child {
-        None if node.level() == 0 || first.len() > 1 => node.lock_alike(first, slots.end, joins),
+        None if first.len() > 1 => node.lock_alike(first, slots.end, joins),
         _ => first,
     };
     Ok(Some(Found { part: node.run(run, &keys), child }))
 }
 
+/// Locks the first used slots among `slots`, those of `keys`, for a core that holds none of `leaf`. Waits
+/// for a holder. Fails if the leaf was folded.
+#[inline(always)]
+fn lock_used_run<'p>(
+    here: &Here<'p>,
+    leaf: NodeRef<'p>,
+    keys: &Range<u64>,
+    slots: Range<usize>,
+    joins: impl Fn(u64) -> bool,
+) -> Result<Option<Range<usize>>, Gone> {
+    // Most used slots are side by side.
+    let first = match leaf.slots().try_lock_value(slots.start, slots.end) {
+        Some(end) => slots.start..end,
+        None => match lock_first_used(here, leaf, keys, slots.clone())? {
+            Some((first, _)) => first,
+            None => return Ok(None),
+        },
+    };
+    Ok(Some(leaf.lock_alike(first, slots.end, joins)))
+}
+
 /// Returns the first of `slots`, those of `keys`, that has a child, or had a value and is the caller's now,
 /// with its section if that is folded.
+#[inline(never)]
 fn lock_first_used<'p>(
     here: &Here<'p>,
     node: NodeRef<'p>,
@@ -198,21 +235,49 @@ fn copy_node<V: Value>(
     hold: &Hold,
     copy: &mut impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
 ) -> Result<(), Stop> {
+    if let (Some(leaf), Some(twin)) = (from.node.leaf(), into.node.leaf()) {
+        return copy_leaf(from, (leaf, twin), keys, into, hold, copy);
+    }
     while let Some(found) = hold.next::<V>(from, keys.clone()).map_err(|Gone| Stop::Gone(keys.start))? {
         keys.start = found.part.keys.end;
         match found.child {
             Some(child) => copy_child(from, (child, found.part.keys), into, hold, copy)?,
-            None => copy_run(from, found.part, into, hold, copy)?,
+            None => {
+                let twin = into.node;
+                copy_run(from, found.part, (into, twin), hold, copy)?;
+            }
         }
     }
     Ok(())
 }
 
-/// Copies slots that have a value and are held into the twin's slots.
+/// Copies `keys` of `leaf`, which is the node of `from`, into `twin`, which is that of `into`.
+#[inline(never)]
+fn copy_leaf<'p, V: Value>(
+    from: &mut Tally<'_, 'p>,
+    (leaf, twin): (NodeRef<'p>, NodeRef<'_>),
+    keys: Range<u64>,
+    into: &mut Tally<'_, '_>,
+    hold: &Hold,
+    copy: &mut impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
+) -> Result<(), Stop> {
+    let mut left = leaf.indices(&keys);
+    while !left.is_empty() {
+        let next = hold.next_in_leaf::<V>(from.here, leaf, &keys, left.clone());
+        let gone = |Gone| Stop::Gone(leaf.leaf_run(left.clone(), keys.start).keys.start);
+        let Some(run) = next.map_err(gone)? else { break };
+        left.start = run.end;
+        copy_run(from, leaf.leaf_run(run, keys.start), (into, twin), hold, copy)?;
+    }
+    Ok(())
+}
+
+/// Copies slots that have a value and are held into the slots of `twin`, which is the node of `into`.
+#[inline(always)]
 fn copy_run<'p, V: Value>(
     from: &mut Tally<'_, 'p>,
     part: Part<'p>,
-    into: &mut Tally<'_, '_>,
+    (into, twin): (&mut Tally<'_, '_>, NodeRef<'_>),
     hold: &Hold,
     copy: &mut impl FnMut(&mut Run<'_, V>) -> Result<Option<V>, OutOfMemory>,
 ) -> Result<(), OutOfMemory> {
@@ -220,7 +285,7 @@ fn copy_run<'p, V: Value>(
     assert!(part.whole, "a slot sticks out of the keys that are copied");
     let _record = from.here.record(&part.keys);
     let shown = Shown { from, _lock: lock };
-    let twin = part.twin(into.node);
+    let twin = part.twin(twin);
     // This comes before `copy`, so that nothing can fail after it.
     if part.word().is_wide() {
         make_fit(&part, &twin)?;
@@ -309,6 +374,7 @@ fn make_child<'p>(into: &mut Tally<'_, 'p>, twin: &Part<'p>) -> Result<NodeRef<'
 
 /// Makes sure that the twin's slots can have second words, as those of the part have. If a leaf has one
 /// second word for all slots, so has its copy, and nothing needs to be done.
+#[inline(always)]
 fn make_fit(part: &Part<'_>, twin: &Part<'_>) -> Result<(), OutOfMemory> {
     if part.node.is_wide() { twin.node.widen() } else { Ok(()) }
 }

@@ -21,9 +21,9 @@ const TWO_LEAVES: u64 = 2 * LEAF + 6 * NODE;
 
 impl<V: Value, R: Domain> RadixMap<V, R> {
     /// Returns the end of the first part of `keys` that has about `slots` slots with a value: the first key
-    /// of the slot that follows, or the end of `keys`. Neighbours with the same value count as one, a node
-    /// counts as some slots more, and a leaf is not split. It takes no lock, so the answer is a hint, like
-    /// that of [`RadixMap::peek`].
+    /// of the slot or the empty node that follows, or the end of `keys`. Neighbours with the same value count
+    /// as one, a node counts as some slots more, and a leaf is not split. It takes no lock, so the answer is
+    /// a hint, like that of [`RadixMap::peek`].
     ///
     /// # Panics
     /// Panics if the range is empty or goes beyond [`KEY_END`].
@@ -48,30 +48,36 @@ fn fits(node: NodeRef<'_>, keys: &Range<u64>, most: u64) -> bool {
     NODE + slots.len() as u64 + leaves * (NODE + LEAF) <= most
 }
 
-/// Returns the first key of `keys`, below `node`, that has a value after `left` slots were counted.
+/// Returns the first key of `keys`, below `node`, that has a value or is an empty node's after `left` slots
+/// were counted.
 fn first_beyond<'p>(here: &Here<'p>, node: NodeRef<'p>, keys: Range<u64>, left: &mut u64) -> Option<u64> {
     if node.level() == 0 {
         let (slots, all) = (node.slots(), node.indices(&keys));
-        let first = slots.end_of_unused(all.clone());
-        return match first < all.end {
-            false => None,
-            true if *left == 0 => Some(keys.start + (first - all.start) as u64),
-            true => {
-                *left = left.saturating_sub(NODE + slots.count_used_runs(first..all.end));
+        // An empty node waits to be freed. It is locked and unlocked as others are, so a part may end there.
+        let first = Some(slots.end_of_unused(all.clone())).filter(|&first| first < all.end);
+        if *left == 0 {
+            return Some(keys.start + first.map_or(0, |first| (first - all.start) as u64));
+        }
+        *left = left.saturating_sub(NODE + first.map_or(0, |first| slots.count_used_runs(first..all.end)));
+        return None;
+    }
+    let (start, mut is_empty) = (keys.start, true);
+    let beyond = node.used_runs(keys).find_map(|part| {
+        is_empty = false;
+        match node.step(here, part.slot) {
+            // A slot of a run may have got a child meanwhile, which has the keys of that slot.
+            Step::Child(child) => first_beyond(here, child, node.of_slot(part.keys), left),
+            Step::Slot(word) if !word.is_used() => None,
+            Step::Slot(_) if *left == 0 => Some(part.keys.start),
+            Step::Slot(_) => {
+                *left -= 1;
                 None
             }
-        };
-    }
-    let beyond = node.used_runs(keys).find_map(|part| match node.step(here, part.slot) {
-        // A slot of a run may have got a child meanwhile, which has the keys of that slot.
-        Step::Child(child) => first_beyond(here, child, node.of_slot(part.keys), left),
-        Step::Slot(word) if !word.is_used() => None,
-        Step::Slot(_) if *left == 0 => Some(part.keys.start),
-        Step::Slot(_) => {
-            *left -= 1;
-            None
         }
     });
+    if is_empty && *left == 0 {
+        return Some(start);
+    }
     // The node is counted at the end, so that a part has at least one leaf or slot.
     *left = left.saturating_sub(NODE);
     beyond

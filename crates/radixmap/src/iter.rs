@@ -219,6 +219,7 @@ impl<'g, V: Value, E: Expand> RangeGuard<'g, V, E> {
     ///
     /// # Panics
     /// Panics where [`widen`](Self::widen) does.
+    #[inline]
     pub fn fit(&mut self, keys: Range<u64>, value: V) -> Result<(), OutOfMemory> {
         self.check(&keys);
         match value.to_words() {

@@ -55,6 +55,12 @@ impl<'p> NodeRef<'p> {
         self.level
     }
 
+    /// Returns the node if it is a leaf, in a form that tells the compiler the level.
+    #[inline(always)]
+    pub fn leaf(self) -> Option<Self> {
+        (self.level == 0).then_some(Self { level: 0, ..self })
+    }
+
     pub fn memory(self) -> NonNull<Node> {
         self.node
     }
@@ -137,6 +143,7 @@ impl<'p> NodeRef<'p> {
 
     /// Makes sure that `second` can be stored here. One word for all slots is for leaves only, because other
     /// nodes are few.
+    #[inline(always)]
     pub fn fit(self, second: u64) -> Result<(), OutOfMemory> {
         match self.level {
             0 => self.links().side.fit(second),
@@ -145,6 +152,7 @@ impl<'p> NodeRef<'p> {
     }
 
     /// Makes sure that any second words can be stored here.
+    #[inline(always)]
     pub fn widen(self) -> Result<(), OutOfMemory> {
         self.links().side.widen(0)
     }
@@ -177,6 +185,7 @@ impl<'p> NodeRef<'p> {
     }
 
     /// Returns whether any second words can be stored here.
+    #[inline(always)]
     pub fn is_wide(self) -> bool {
         self.links().side.is_frame()
     }

@@ -7,7 +7,7 @@ use core::ops::Range;
 use sync::atomic::{AtomicU64, Ordering};
 
 use crate::here::Here;
-use crate::levels::{FANOUT, GROUP, LEVEL_BITS, leaf_indices, slot_index, slot_keys};
+use crate::levels::{BLOCK, FANOUT, GROUP, LEVEL_BITS, leaf_indices, slot_index, slot_keys};
 use crate::node::{NodeRef, Step};
 use crate::section::{Locked, SECTION, Slots, first_of, folds_at};
 use crate::side::Side;
@@ -114,9 +114,10 @@ impl<'p> NodeRef<'p> {
         })
     }
 
-    /// Returns the indices of the first used run among `slots` of this leaf.
+    /// Returns the indices of the first used run among `slots` of this leaf, for the holder of all. It is
+    /// empty if there is none.
     #[inline(never)]
-    fn used_run(self, slots: Range<usize>, joins: impl Fn(u64) -> bool) -> Range<usize> {
+    pub fn used_run(self, slots: Range<usize>, joins: impl Fn(u64) -> bool) -> Range<usize> {
         let first = self.slots().end_of_unused(slots.clone());
         if first == slots.end {
             return first..first;
@@ -184,25 +185,41 @@ impl<'p> NodeRef<'p> {
     /// Locks the neighbours of `slots` with the same value, if they are in a leaf and below `end`. The caller
     /// holds `slots`. Returns the slots that it holds then. If neighbours must not be joined, that is only
     /// the first slot.
+    #[inline(always)]
     pub fn lock_alike(self, slots: Range<usize>, end: usize, joins: impl Fn(u64) -> bool) -> Range<usize> {
         let first = one(slots.start);
         let held = Locked { slots: self.slots(), range: slots.clone() };
         let joins = joins(self.slots().held(first.start).main());
         mem::forget(held);
-        if !joins {
-            if slots != first {
-                self.slots().open(first.clone());
-            }
-            return first;
+        if joins {
+            return self.lock_joined(slots, end);
         }
-        let Some(like) = self.like(first.start, |_| true).filter(|_| self.level() == 0) else { return slots };
+        if slots != first {
+            self.slots().open(first.clone());
+        }
+        first
+    }
+
+    /// Locks the neighbours as `lock_alike` does, if they may be joined.
+    #[inline(never)]
+    fn lock_joined(self, slots: Range<usize>, end: usize) -> Range<usize> {
+        let first = slots.start;
+        let Some(like) = self.like(first, |_| true).filter(|_| self.level() == 0) else { return slots };
         let mut at = slots.end;
         while at < end
             && let Some(next) = like.try_lock(at, end)
         {
             at = next;
         }
-        first.start..at
+        first..at
+    }
+
+    /// Returns the part that is slots `run` of this leaf, which has the key `key`.
+    #[inline(always)]
+    pub fn leaf_run(self, run: Range<usize>, key: u64) -> Part<'p> {
+        let base = key & !(BLOCK - 1);
+        let keys = base + run.start as u64..base + run.end as u64;
+        Part { node: self, slot: &self.slots().0[run.start], run, keys, whole: true }
     }
 
     /// Returns the runs of slots that `pick` picks, each from the slots that are left.

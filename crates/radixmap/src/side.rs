@@ -61,21 +61,29 @@ impl Side {
     }
 
     /// Returns whether every slot can have a second word of its own.
+    #[inline(always)]
     pub fn is_frame(&self) -> bool {
         matches!(self.said(), Said::Each(_))
     }
 
     /// Makes sure that `second` can be stored, for any slots.
+    #[inline(always)]
     pub fn fit(&self, second: u64) -> Result<(), OutOfMemory> {
         match self.said() {
-            Said::Nothing if self.change(NONE, second | ONE) => Ok(()),
             Said::One(one) if one == second => Ok(()),
+            Said::Nothing if self.change(NONE, second | ONE) => Ok(()),
             _ => self.widen(second),
         }
     }
 
     /// Makes sure that any second words can be stored. If there was no side, all words are `second`.
+    #[inline(always)]
     pub fn widen(&self, second: u64) -> Result<(), OutOfMemory> {
+        if self.is_frame() { Ok(()) } else { self.make_frame(second) }
+    }
+
+    #[inline(never)]
+    fn make_frame(&self, second: u64) -> Result<(), OutOfMemory> {
         loop {
             let (now, word) = match self.said() {
                 Said::Nothing => (NONE, second),

@@ -93,7 +93,7 @@ pub use local::Guard;
 pub use owned::{OutOfMemory, Owned};
 pub use queue::{Callback, Head};
 pub use trie::{Change, Moving, NotInserted, NotLocked, Spare, Trie, Values};
-pub use word::{Counted, Found, LoanCell, Loaned, Removed, Word};
+pub use word::{Counted, Found, Frozen, LoanCell, Loaned, Removed, Word, lowest_free};
 
 /// The sizes of a [`Domain`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! A [`Word`] holds one counted reference to an object, for instance an `Arc`, and a mark. Its writers
 //! change it by atomic operations, and mostly have a lock of their own. Its readers have none and write no
-//! shared line.
+//! shared line. Some changes of a word that is not [frozen](Word::freeze) take no lock either.
 //!
 //! | word | meaning | changes to |
 //! |---|---|---|
@@ -10,6 +10,7 @@
 //! | [`RESERVED`](Found::Reserved) | a writer will put a reference here | free, or a reference |
 //! | pointer | a reference, not marked | marked, free, or another reference |
 //! | pointer + `MARK` | the same, marked | not marked, free, or another reference |
+//! | one of these + `FROZEN` | the same. Only writers with the lock change it | the same, not frozen |
 //!
 //! A reader may use the object in three ways:
 //! - while it stays pinned and is not quiescent ([`Word::peek`]),
@@ -28,6 +29,9 @@
 //! 4. A cell belongs to the flow that runs on its core. If the cell names the object of a `Loaned` that is
 //!    given back, that loan or one to the same object is in the cell, and the rest are counted. It does not
 //!    matter which, because they are all of one flow.
+//! 5. A writer without the lock changes a word by a compare-and-swap, from one that is not frozen and holds a
+//!    reference or is reserved. So a free word stays free, and a frozen one stays as it is, while the lock is
+//!    held.
 //!
 //! Orderings: a reference is put by a Release, and readers load it by an Acquire, so that they see the object
 //! complete. So does the writer that takes it out. All else is ordered by the domain: a callback runs after
@@ -37,17 +41,19 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
-use core::ops::Deref;
+use core::ops::{Deref, Range};
 use core::ptr;
 
 use percore::Pinned;
-use sync::atomic::{AtomicPtr, Ordering};
+use sync::atomic::{AtomicPtr, Ordering, fence};
 
 use crate::Domain;
 use crate::owned::Owned;
 
 const MARK: usize = 1 << 1;
-const RESERVED: *mut () = ptr::without_provenance_mut(1 << 2);
+const FROZEN: usize = 1 << 2;
+/// No address has these bits alone.
+const RESERVED: *mut () = ptr::without_provenance_mut(MARK);
 /// The lowest address of an object.
 const FIRST: usize = 1 << 3;
 
@@ -102,6 +108,18 @@ pub enum Found {
     },
 }
 
+/// The error of [`Word::take_unlocked`]: only a writer with the lock may change the word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frozen;
+
+impl fmt::Display for Frozen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the word is frozen")
+    }
+}
+
+impl core::error::Error for Frozen {}
+
 /// A word that may hold a counted reference. See the module.
 pub struct Word<P: Counted> {
     word: AtomicPtr<()>,
@@ -120,11 +138,7 @@ impl<P: Counted> Word<P> {
     #[inline]
     pub fn look(&self) -> Found {
         // Relaxed: the object is not accessed.
-        match self.word.load(Ordering::Relaxed) {
-            word if word.is_null() => Found::Free,
-            word if word == RESERVED => Found::Reserved,
-            word => Found::Reference { marked: word.addr() & MARK != 0 },
-        }
+        found(self.word.load(Ordering::Relaxed))
     }
 
     /// Returns the object, if there is one.
@@ -152,8 +166,7 @@ impl<P: Counted> Word<P> {
     /// Replaces what the word holds, and returns the reference that it held.
     #[inline]
     pub fn put(&self, new: P, marked: bool) -> Option<Removed<P>> {
-        let word = new.into_word();
-        self.exchange(if marked { word.map_addr(|address| address | MARK) } else { word })
+        self.exchange(with_mark(new.into_word(), marked))
     }
 
     /// Frees the word, and returns the reference that it held.
@@ -183,11 +196,75 @@ impl<P: Counted> Word<P> {
         }
     }
 
+    /// Freezes the word unless it is free, and returns what it holds. The caller has the writers' lock.
+    pub fn freeze(&self) -> Found {
+        // AcqRel: what a writer did before it changed the word comes before this, and the other way round.
+        let freeze = |word: *mut ()| {
+            let changes = !word.is_null() && word.addr() & FROZEN == 0;
+            changes.then(|| word.map_addr(|address| address | FROZEN))
+        };
+        found(self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, freeze).unwrap_or_else(|word| word))
+    }
+
+    /// Ends that. The caller has the writers' lock.
+    pub fn thaw(&self) {
+        let thaw =
+            |word: *mut ()| (word.addr() & FROZEN != 0).then(|| word.map_addr(|address| address & !FROZEN));
+        let _was_not = self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, thaw);
+    }
+
+    /// Frees a word that holds a reference, without the writers' lock. Returns the reference, if it held one.
+    ///
+    /// # Errors
+    /// If it is frozen.
+    pub fn take_unlocked(&self) -> Result<Option<Removed<P>>, Frozen> {
+        match self.change_unlocked(ptr::null_mut(), |word| reference(word).is_some()) {
+            // SAFETY: it was a reference, which the word does not hold any more.
+            Ok(old) => Ok(Some(unsafe { Removed::of(without_marks(old)) })),
+            Err(word) if word.addr() & FROZEN != 0 => Err(Frozen),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Replaces a reference by another one, without the writers' lock, and returns the old one.
+    ///
+    /// # Errors
+    /// Returns `new` if the word is frozen or holds no reference.
+    pub fn replace_unlocked(&self, new: P, marked: bool) -> Result<Removed<P>, P> {
+        let old = self.put_unlocked(new, marked, |word| reference(word).is_some())?;
+        // SAFETY: as in `take_unlocked`.
+        Ok(unsafe { Removed::of(without_marks(old)) })
+    }
+
+    /// Puts a reference into a reserved word, without the writers' lock.
+    ///
+    /// # Errors
+    /// Returns `new` if the word is frozen or not reserved.
+    pub fn fill_unlocked(&self, new: P, marked: bool) -> Result<(), P> {
+        self.put_unlocked(new, marked, |word| word == RESERVED).map(|_reserved| ())
+    }
+
+    fn put_unlocked(&self, new: P, marked: bool, is: impl Fn(*mut ()) -> bool) -> Result<*mut (), P> {
+        let new = with_mark(new.into_word(), marked);
+        self.change_unlocked(new, is).map_err(|_| {
+            // SAFETY: it was not put there, so it is still the caller's.
+            unsafe { P::from_word(without_marks(new)) }
+        })
+    }
+
+    /// Changes a word that is not frozen, and for which `is` returns true, to `new`. Returns the word that
+    /// was there: as an error if it was not changed.
+    fn change_unlocked(&self, new: *mut (), is: impl Fn(*mut ()) -> bool) -> Result<*mut (), *mut ()> {
+        let changed = |word: *mut ()| (word.addr() & FROZEN == 0 && is(word)).then_some(new);
+        // AcqRel: see the module.
+        self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, changed)
+    }
+
     fn exchange(&self, new: *mut ()) -> Option<Removed<P>> {
         // AcqRel: see the module.
         let old = reference(self.word.swap(new, Ordering::AcqRel));
         // SAFETY: the word does not hold the reference any more.
-        old.map(|word| Removed(ManuallyDrop::new(unsafe { P::from_word(word) })))
+        old.map(|word| unsafe { Removed::of(word) })
     }
 
     /// Returns the pointer without its mark, if the word holds a reference.
@@ -198,10 +275,28 @@ impl<P: Counted> Word<P> {
     }
 }
 
-/// Returns the pointer without its mark, if there is one.
+/// Returns the pointer without its marks, if there is one.
 #[inline(always)]
 fn reference(word: *mut ()) -> Option<*mut ()> {
-    (word.addr() >= FIRST).then(|| word.map_addr(|address| address & !MARK))
+    (word.addr() >= FIRST).then(|| without_marks(word))
+}
+
+#[inline(always)]
+fn without_marks(word: *mut ()) -> *mut () {
+    word.map_addr(|address| address & !(MARK | FROZEN))
+}
+
+fn with_mark(word: *mut (), marked: bool) -> *mut () {
+    if marked { word.map_addr(|address| address | MARK) } else { word }
+}
+
+#[inline]
+fn found(word: *mut ()) -> Found {
+    match word.map_addr(|address| address & !FROZEN) {
+        word if word.is_null() => Found::Free,
+        word if word == RESERVED => Found::Reserved,
+        word => Found::Reference { marked: word.addr() & MARK != 0 },
+    }
 }
 
 /// Returns one more reference.
@@ -235,12 +330,35 @@ impl<P: Counted> fmt::Debug for Word<P> {
     }
 }
 
+/// Returns the lowest word of `range` that is free, as `is_free` finds by [`Word::look`]. The caller has the
+/// writers' lock, so no word comes into use meanwhile. But some may become free (invariant 5), so the lower
+/// ones are looked at again: those that are in use then were so when the one that is returned was found free.
+pub fn lowest_free(range: Range<usize>, is_free: impl Fn(usize) -> bool) -> Option<usize> {
+    let mut words = range.clone();
+    let mut lowest = words.find(|&word| is_free(word))?;
+    loop {
+        // Acquire: what the writer did that freed the word is seen by the second look.
+        fence(Ordering::Acquire);
+        match (range.start..lowest).find(|&word| is_free(word)) {
+            Some(lower) => lowest = lower,
+            None => return Some(lowest),
+        }
+    }
+}
+
 /// A reference that was taken out of a word. Readers may still use the object without a count, so it is
 /// [retired](Domain::retire_removed). Ignoring it leaks the reference.
 #[must_use = "a reference that is not retired is leaked"]
 pub struct Removed<P: Counted>(ManuallyDrop<P>);
 
 impl<P: Counted> Removed<P> {
+    /// # Safety
+    /// The pointer stands for a reference that was in a word, which does not hold it any more.
+    unsafe fn of(word: *mut ()) -> Self {
+        // SAFETY: the caller's promise.
+        Self(ManuallyDrop::new(unsafe { P::from_word(word) }))
+    }
+
     /// Drops the reference at once.
     ///
     /// # Safety

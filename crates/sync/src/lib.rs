@@ -8,6 +8,7 @@ mod bitlock;
 mod freeze;
 mod padded;
 mod parking;
+mod sequence;
 mod set_once;
 mod spin;
 
@@ -29,6 +30,7 @@ pub use bitlock::{lock_bit, try_lock_bit, unlock_bit};
 pub use freeze::{FreezeLock, Look};
 pub use padded::CachePadded;
 pub use parking::Parking;
+pub use sequence::Sequence;
 pub use set_once::SetOnce;
 pub use spin::{SpinGuard, SpinLock};
 

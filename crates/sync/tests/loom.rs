@@ -4,7 +4,7 @@
 use loom::sync::Arc;
 use loom::thread;
 use sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use sync::{FreezeLock, Look, Parking, SpinLock, UnsafeCell, lock_bit, spin_loop, unlock_bit};
+use sync::{FreezeLock, Look, Parking, Sequence, SpinLock, UnsafeCell, lock_bit, spin_loop, unlock_bit};
 
 const BIT: u64 = 1;
 
@@ -46,6 +46,44 @@ fn nothing_changes_behind_the_frost() {
         lock.freeze();
         let seen = *lock.look();
         assert_eq!(seen, i32::from(thread.join().unwrap()));
+    });
+}
+
+/// Without one of the two fences, or with an even version that is stored early, a reader finds a mixture.
+#[test]
+fn a_reader_of_a_sequence_finds_what_one_writer_left() {
+    loom::model(|| {
+        let sequence = Arc::new(Sequence::<2>::new());
+        let other = Arc::clone(&sequence);
+        let thread = thread::spawn(move || other.replace(1, [1, 1]));
+        let (number, words) = sequence.read();
+        assert_eq!(words, [number.into(); 2]);
+        thread.join().unwrap();
+        assert_eq!(sequence.read(), (1, [1, 1]));
+    });
+}
+
+#[test]
+fn one_of_two_replaces_the_words_that_both_expect() {
+    loom::model(|| {
+        let sequence = Arc::new(Sequence::<1>::new());
+        let other = Arc::clone(&sequence);
+        let thread = thread::spawn(move || other.replace_if((0, [0]), (1, [1])));
+        let mine = sequence.replace_if((0, [0]), (2, [2]));
+        assert_ne!(mine, thread.join().unwrap());
+        assert_eq!(sequence.read(), if mine { (2, [2]) } else { (1, [1]) });
+    });
+}
+
+#[test]
+fn two_writers_of_a_sequence_take_turns() {
+    loom::model(|| {
+        let sequence = Arc::new(Sequence::<1>::new());
+        let other = Arc::clone(&sequence);
+        let thread = thread::spawn(move || other.replace(1, [1]));
+        let (mine, theirs) = (sequence.replace(2, [2]), thread.join().unwrap());
+        let all = [mine.0, theirs.0, sequence.read().0];
+        assert!([[0, 2, 1], [1, 0, 2]].contains(&all), "{all:?}");
     });
 }
 

@@ -6,7 +6,7 @@
 //! test chooses.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -55,19 +55,25 @@ pub struct Machine {
 /// Host threads play cores by number, for the whole process: so machines take turns.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// A machine's turn.
-struct Turn(AtomicBool);
+/// A machine's turn. A space that is lost keeps its machine for ever, so the turn ends with the last space of
+/// a machine that has lost one. Otherwise it ends with the machine.
+struct Turn {
+    lasts: AtomicBool,
+    spaces: AtomicUsize,
+    has_lost: AtomicBool,
+}
 
 impl Turn {
     fn wait() -> Self {
         while TAKEN.swap(true, SeqCst) {
             thread::yield_now();
         }
-        Self(AtomicBool::new(true))
+        let (lasts, spaces) = (AtomicBool::new(true), AtomicUsize::new(0));
+        Self { lasts, spaces, has_lost: AtomicBool::new(false) }
     }
 
     fn end(&self) {
-        if self.0.swap(false, SeqCst) {
+        if self.lasts.swap(false, SeqCst) {
             TAKEN.store(false, SeqCst);
         }
     }
@@ -190,9 +196,17 @@ impl Machine {
         assert!(inbox().taken >= due, "core {} takes no interrupts while it waits", pin.core().index());
     }
 
-    /// Ends the use of this machine, whose cores no thread plays any more, so that the next one may begin.
-    pub(crate) fn end(&self) {
-        self.turn.end();
+    /// Counts a space of this machine.
+    pub(crate) fn begin_space(&self) {
+        self.turn.spaces.fetch_add(1, SeqCst);
+    }
+
+    /// Counts a space out. If that was the last one, and one is lost, the next machine may begin.
+    pub(crate) fn end_space(&self, is_lost: bool) {
+        self.turn.has_lost.fetch_or(is_lost, SeqCst);
+        if self.turn.spaces.fetch_sub(1, SeqCst) == 1 && self.turn.has_lost.load(SeqCst) {
+            self.turn.end();
+        }
     }
 
     /// Records that this core is between two operations, so that an epoch may end.
@@ -255,6 +269,18 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
+    use crate::{Design, Setup, World};
+
+    /// A test may lose a space in the middle of an operation of another one.
+    #[test]
+    fn a_machine_that_loses_a_space_keeps_its_turn_until_the_last_one_goes() {
+        let world = World::new(Setup::new(), Design::ALL[0]);
+        let machine = world.machine.clone();
+        machine.on(0, |pin| drop(world.sibling(pin)));
+        assert!(machine.turn.lasts.load(SeqCst));
+        drop(world);
+        assert!(!machine.turn.lasts.load(SeqCst));
+    }
 
     fn waits(core: &Attended) -> bool {
         core.machine.interrupt(core.pin.core(), || {});

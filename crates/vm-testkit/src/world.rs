@@ -73,10 +73,9 @@ impl Deref for Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        if let Some(space) = self.space.take() {
-            std::mem::forget(space);
-            self.machine.end();
-        }
+        let lost = self.space.take();
+        self.machine.end_space(lost.is_some());
+        std::mem::forget(lost);
     }
 }
 
@@ -151,6 +150,7 @@ impl World {
                 Box::new(TreeSpace::new(pin, locking, domains, counters, translations, memory, layout).ok()?)
             }
         };
+        machine.begin_space();
         let space = Kept { space: Some(space), machine: machine.clone() };
         Some(Self { machine, mmu, space, nodes, layout, design })
     }

@@ -133,7 +133,7 @@ const VISITS: [Visit; 5] = [
         });
     },
     |world, pin, act| _ = world.space.resident(pin, PageRange::one(PAGE), &mut |_| act()).unwrap(),
-    |world, pin, act| world.space.each_page_frame(pin, &mut |_| act()),
+    |world, pin, act| _ = world.space.frames(pin, PageRange::one(PAGE), &mut |_| act()),
 ];
 
 #[test]

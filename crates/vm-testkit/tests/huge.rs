@@ -4,7 +4,10 @@
 mod blocks;
 
 use blocks::{RW, assert_kept, for_each_world, map, on_one, page, range, stamp};
-use vm::{Access, Event, FaultError, Flags, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot, Remap};
+use vm::{
+    Access, Event, FaultError, Flags, FrameNum, FrameRun, HUGE_PAGES, Mapping, PageNum, PageRange, Placement,
+    Prot, Remap,
+};
 use vm_testkit::{Shows, World};
 
 /// A world in which each core has written pages of its own in the first block, which all of them translate.
@@ -47,6 +50,27 @@ fn the_first_touch_of_a_block_brings_all_of_it() {
             assert_eq!(world.load(pin, page(77), 0), Ok(5));
             let resident = world.regions(pin, range(3, HUGE_PAGES))[0].resident;
             assert_eq!((resident.alone, resident.total()), (HUGE_PAGES - 3, HUGE_PAGES - 3));
+        });
+    });
+}
+
+/// Part of a block begins at its own frame.
+#[test]
+fn the_frames_of_a_block_are_side_by_side() {
+    for_each_written(|world| {
+        on_one(world, |pin| {
+            let shown = |pages| {
+                let mut found = Vec::new();
+                world.space.frames(pin, pages, &mut |run| found.push(run));
+                found
+            };
+            let &[FrameRun { pages, first, is_shown: false }] = &shown(range(0, HUGE_PAGES))[..] else {
+                panic!("a block is one run");
+            };
+            assert_eq!(pages, range(0, HUGE_PAGES));
+            let part =
+                FrameRun { pages: range(5, 3), first: FrameNum::new(first.get() + 5), is_shown: false };
+            assert_eq!(shown(range(5, 3)), [part]);
         });
     });
 }

@@ -81,7 +81,10 @@ const VISITS: [Visit; 5] = [
         let all = PageRange::new(page(0), PAGES + FILES).unwrap();
         let _ = world.space.resident(pin, all, &mut |_| panic!("on purpose"));
     },
-    |world, pin| world.space.each_page_frame(pin, &mut |_| panic!("on purpose")),
+    |world, pin| {
+        let all = PageRange::new(page(0), PAGES + FILES).unwrap();
+        world.space.frames(pin, all, &mut |_| panic!("on purpose"));
+    },
 ];
 
 #[test]

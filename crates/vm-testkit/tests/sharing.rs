@@ -408,3 +408,37 @@ fn a_page_is_looked_at_without_memory() {
         assert_eq!((seen[0].prot(), seen[0].flags()), (Prot::READ, Flags::SHARED));
     });
 }
+
+/// A debugger writes to a page that the program may only read: the page gets a frame of its own, which each
+/// core sees from then on, and keeps its rights. The file and other spaces see nothing.
+#[test]
+fn a_debugger_writes_to_one_space_alone() {
+    for tables in ALL_TABLES {
+        let world = World::radix(Setup::new(), tables);
+        let file = world.machine.files.create(10);
+        world.machine.on(0, |pin| {
+            map(&world, pin, range(100, 2), Prot::READ, Shows::Private(file, 0));
+            map(&world, pin, range(200, 1), Prot::READ, Shows::Shared(file, 0));
+            map(&world, pin, range(300, 1), Prot::from_bits(0), Shows::Zeroes);
+            assert_eq!(world.load(pin, page(100), 1), Ok(original(file, 0, 1)));
+        });
+        world.machine.on(1, |pin| assert_eq!(world.load(pin, page(100), 1), Ok(original(file, 0, 1))));
+        world.machine.on(2, |pin| {
+            let write = |at, value| {
+                let mut store = |frame| world.frames().write(frame, 1, value);
+                world.space.debug_frame(pin, page(at), Access::Write, &mut store)
+            };
+            assert_eq!((write(100, 7), write(101, 8)), (Ok(()), Ok(())));
+            assert_eq!((write(200, 9), write(300, 9)), (Err(FaultError::Denied), Err(FaultError::Denied)));
+            assert_eq!(write(400, 9), Err(FaultError::NotMapped));
+            assert_eq!(world.load(pin, page(200), 1), Ok(original(file, 0, 1)), "the file's own");
+            assert_eq!(world.store(pin, page(100), 1, 1), Err(FaultError::Denied));
+        });
+        for core in [0, 1] {
+            world.machine.on(core, |pin| {
+                assert_eq!((world.load(pin, page(100), 1), world.load(pin, page(101), 1)), (Ok(7), Ok(8)));
+            });
+        }
+        world.finish();
+    }
+}

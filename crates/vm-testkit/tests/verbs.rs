@@ -2,9 +2,10 @@
 
 use percore::Pinned;
 use vm::{
-    Access, Event, Fault, FaultError, Flags, Mapping, PageNum, PageRange, Placement, Prot, VirtAddr, VmError,
+    Access, Event, Fault, FaultError, Flags, FrameNum, FrameRun, Installed, Mapping, PageNum, PageRange,
+    Placement, Prot, VirtAddr, VmError,
 };
-use vm_testkit::{Setup, World, for_each_design};
+use vm_testkit::{Setup, Shows, World, for_each_design};
 
 const RW: Prot = Prot::from_bits(3);
 /// One folded slot of a 2 MiB node, and one of 1 GiB.
@@ -412,6 +413,40 @@ fn a_long_discard_interrupts_the_cores_that_have_its_pages() {
     }
 }
 
+/// Returns the frames of all pages, each with its page, and the calls that showed them.
+fn frames(world: &World, pin: &Pinned, pages: PageRange) -> (Vec<(PageNum, FrameNum, bool)>, usize) {
+    let (mut found, mut calls, mut rest) = (Vec::new(), 0, pages);
+    while !rest.is_empty() {
+        let visit = &mut |run: FrameRun| {
+            found.extend(run.pages.iter().zip(run.frames()).map(|(page, frame)| (page, frame, run.is_shown)))
+        };
+        let end = world.space.frames(pin, rest, visit);
+        assert!(end > rest.start(), "it goes on");
+        (calls, rest) = (calls + 1, PageRange::between(end, rest.end()));
+    }
+    (found, calls)
+}
+
+#[test]
+fn the_frames_of_pages_are_shown_in_pieces() {
+    on_every_design(|world, pin| {
+        let file = world.machine.files.create(2);
+        world.map(pin, Placement::Fixed(page(7 + LARGE)), 2, RW, Shows::Private(file, 0)).unwrap();
+        fixed(world, pin, range(HUGE, 8000), RW);
+        world.load(pin, page(7 + LARGE), 0).unwrap();
+        world.store(pin, page(8 + LARGE), 0, 1).unwrap();
+        (0..8000).step_by(2).for_each(|at| world.store(pin, page(HUGE + at), 0, 1).unwrap());
+        let (found, calls) = frames(world, pin, Setup::new().user);
+        assert_eq!(found.len(), 4002);
+        assert!(calls > 2, "a step is bounded");
+        assert_eq!(found.iter().map(|one| one.2).take(3).collect::<Vec<_>>(), [true, false, false]);
+        for &(page, frame, _) in &found {
+            assert!(world.space.frame(pin, page, Access::Read, &mut |is| assert_eq!(is, frame)), "{page:?}");
+        }
+        assert_eq!(frames(world, pin, range(HUGE + 1, 2)).0, found[3..4]);
+    });
+}
+
 /// A gap ends a run: a range is resident, or mapped, as a whole only without gaps.
 #[test]
 fn gaps_are_found_at_every_level() {
@@ -454,12 +489,38 @@ fn an_installed_frame_is_what_every_core_sees() {
             fixed(&world, pin, range(LARGE, LARGE), Prot::READ);
             let frame = world.frames().alloc_zeroed(pin).unwrap();
             world.frames().write(frame, 0, 42);
-            assert_eq!(world.space.install(pin, page(600), frame), Ok(()));
-            assert_eq!(world.space.install(pin, page(600), frame), Err(VmError::Exists));
-            assert_eq!(world.space.install(pin, page(100), frame), Err(VmError::NotMapped));
-            assert_eq!(world.space.install(pin, page(1 << 36), frame), Err(VmError::OutOfRange));
+            let given = Installed::Frame(frame);
+            assert_eq!(world.space.install(pin, page(600), given), Ok(()));
+            assert_eq!(world.space.install(pin, page(600), given), Err(VmError::Exists));
+            assert_eq!(world.space.install(pin, page(100), given), Err(VmError::NotMapped));
+            assert_eq!(world.space.install(pin, page(1 << 36), given), Err(VmError::OutOfRange));
         });
         world.machine.on_each(|pin| assert_eq!(world.load(pin, page(600), 0), Ok(42)));
+        world.finish();
+    });
+}
+
+#[test]
+fn a_frame_of_which_a_reference_was_installed_is_never_written() {
+    use vm::Frames;
+    for_each_design(Setup::new(), |world| {
+        let frame = world.machine.on(0, |pin| {
+            let frame = world.frames().alloc_zeroed(pin).unwrap();
+            world.frames().write(frame, 0, 42);
+            world.frames().share(pin, frame);
+            world.frames().adjust(pin, frame, 2);
+            for at in [600, 601] {
+                fixed(&world, pin, range(at, 1), RW);
+                assert_eq!(world.space.install(pin, page(at), Installed::Reference(frame)), Ok(()));
+            }
+            assert_eq!(world.store(pin, page(600), 0, 43), Ok(()));
+            frame
+        });
+        world.machine.on_each(|pin| {
+            assert_eq!(world.load(pin, page(600), 0), Ok(43));
+            assert_eq!(world.load(pin, page(601), 0), Ok(42));
+        });
+        world.machine.on(0, |pin| world.frames().adjust(pin, frame, -1));
         world.finish();
     });
 }

@@ -51,8 +51,8 @@ use vm::design::{
 };
 use vm::{
     Access, AddressSpace, BackingNum, Copies, Counters, Event, Fault, FaultError, Flags, ForkBacking,
-    FrameNum, Layout, Mapping, Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange, Placement, Prot, Region,
-    Remap, RemapBacking, Tables, Usage, VirtAddr, VmError,
+    FrameNum, FrameRun, Installed, Layout, Mapping, Memory, Mmu, Nodes, OutOfMemory, PageNum, PageRange,
+    Placement, Prot, Region, Remap, RemapBacking, Tables, Usage, VirtAddr, VmError,
 };
 
 use self::edit::Edit;
@@ -243,14 +243,14 @@ where
         Ok(fault)
     }
 
-    fn install(&self, pin: &Pinned, page: PageNum, frame: FrameNum) -> Result<(), VmError> {
+    fn install(&self, pin: &Pinned, page: PageNum, given: Installed) -> Result<(), VmError> {
         self.range(page, 1)?;
         let _space = self.read(pin);
         let region = find::at(&self.tree.read(pin), page).ok_or(VmError::NotMapped)?;
         let mut outcome = Ok(());
         self.lock_page(pin, page, region.mapping)?.for_each(|entry| {
             let page = entry.value().unwrap_or(Page::new(region.mapping));
-            outcome = self.backend.give(pin, entry, page, frame);
+            outcome = self.backend.give(pin, entry, page, given);
         });
         outcome
     }
@@ -312,9 +312,9 @@ where
         None
     }
 
-    fn each_page_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(FrameNum)) {
-        let visit = &mut |frame| during(pin, Call::Visitor, || visit(frame));
-        self.each_page(pin, self.user, |_, page| page.frame().into_iter().for_each(&mut *visit));
+    fn frames(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(FrameRun)) -> PageNum {
+        let visit = &mut |run| during(pin, Call::Visitor, || visit(run));
+        self.show_frames(pin, pages.common(self.user), visit)
     }
 
     fn each_node_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize)) {

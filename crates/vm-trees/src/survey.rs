@@ -6,9 +6,12 @@ use percore::Pinned;
 use rcu::Handle;
 use refcache::Domain;
 use vm::design::{Joining, Page, Runs, range};
-use vm::{Memory, Mmu, PageRange, Region, VmError};
+use vm::{FrameRun, Memory, Mmu, PageNum, PageRange, Region, VmError};
 
 use super::{TreeSpace, find};
+
+/// The most pages whose frames are shown in one step.
+const STEP: u64 = 4096;
 
 impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
     pub(super) fn each_region(
@@ -46,6 +49,22 @@ impl<R: Domain, D: Handle, M: Mmu, F: Memory> TreeSpace<R, D, M, F> {
         }
         let tree = self.tree.read(pin);
         Ok(find::all(&tree, within).any(|region| region.mapping.backing().is_some()))
+    }
+
+    /// See [`AddressSpace::frames`](vm::AddressSpace::frames).
+    pub(super) fn show_frames(
+        &self,
+        pin: &Pinned,
+        within: PageRange,
+        visit: &mut dyn FnMut(FrameRun),
+    ) -> PageNum {
+        let _space = self.read(pin);
+        let Some(region) = find::all(&self.tree.read(pin), within).next() else { return within.end() };
+        let mapped = region.pages.common(within);
+        let end = mapped.end().min(PageNum::new(mapped.start().get() + STEP));
+        let part = PageRange::between(mapped.start(), end);
+        self.each_page(pin, part, |pages, page| FrameRun::of(pages, page).into_iter().for_each(&mut *visit));
+        end
     }
 
     /// Shows the resident pages of `within` to `visit`.

@@ -64,12 +64,12 @@ pub use placement::Layout;
 pub use radix::RadixSpace;
 pub use radixmap::NodeCounters;
 pub use space::{
-    AddressSpace, Copies, Fault, FaultError, ForkBacking, MovePieces, Nodes, Others, Placement, Progress,
-    Relocation, Remap, RemapBacking, VmError,
+    AddressSpace, Copies, Fault, FaultError, ForkBacking, Installed, MovePieces, Nodes, Others, Placement,
+    Progress, Relocation, Remap, RemapBacking, VmError,
 };
 pub use types::{
-    Access, BackingNum, CompressedNum, Counters, Detail, Event, Flags, FrameNum, HUGE_PAGES, Mapping,
-    PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, Region, Resident, Usage, VirtAddr,
+    Access, BackingNum, CompressedNum, Counters, Detail, Event, Flags, FrameNum, FrameRun, HUGE_PAGES,
+    Mapping, PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, Region, Resident, Usage, VirtAddr,
 };
 
 #[cfg(doctest)]

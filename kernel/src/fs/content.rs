@@ -42,6 +42,16 @@ pub trait Content: Send + Sync {
         false
     }
 
+    /// Returns whether `epoll` takes it, because it may become ready.
+    fn is_polled(&self) -> bool {
+        self.is_stream()
+    }
+
+    /// Returns whether it may be written though its volume cannot be changed.
+    fn is_always_writable(&self) -> bool {
+        false
+    }
+
     /// Returns the size that `stat` reports.
     fn len(&self) -> u64 {
         0
@@ -118,6 +128,15 @@ pub trait Content: Send + Sync {
 
     /// Tells the other end that this one is closed. Called when the last of the [`Holders`] has left.
     fn closed(&self) {}
+
+    /// Tells contents that have [`Holders`] that the running process closes a descriptor. There may be
+    /// others.
+    fn descriptor_closed(&self) {}
+
+    /// Returns the name of its kind in `/proc/PID/fd`, as Linux has it, if it has no number.
+    fn label(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Returns what a descriptor stands for that is no file, such as a process.
     fn stands_for(&self) -> Option<&dyn Any> {

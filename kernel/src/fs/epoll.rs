@@ -228,6 +228,10 @@ impl Content for Epoll {
         0
     }
 
+    fn label(&self) -> Option<&'static str> {
+        Some("[eventpoll]")
+    }
+
     fn is_stream(&self) -> bool {
         true
     }

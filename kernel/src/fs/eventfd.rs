@@ -68,6 +68,10 @@ impl Content for EventFd {
         0
     }
 
+    fn label(&self) -> Option<&'static str> {
+        Some("[eventfd]")
+    }
+
     fn is_stream(&self) -> bool {
         true
     }

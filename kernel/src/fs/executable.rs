@@ -6,6 +6,7 @@ use abi::file::{O_RDONLY, S_IFREG};
 use super::OpenFile;
 use super::content::Content;
 use super::path::Found;
+use super::rights;
 use crate::mm::static_or_arc::StaticOrArc;
 
 /// An open file that may be executed.
@@ -24,11 +25,14 @@ impl Executable {
     /// Checks that `file` may be executed.
     ///
     /// # Errors
-    /// EACCES unless it is a regular file with an execute permission.
+    /// EACCES unless it is a regular file and the running thread may execute it.
     pub fn open(file: StaticOrArc<OpenFile>) -> Result<Self, Errno> {
         let node = file.node();
-        let may = node.kind() == S_IFREG && node.permissions() & 0o111 != 0;
-        if may { Ok(Self(file)) } else { Err(Errno::EACCES) }
+        if node.kind() != S_IFREG {
+            return Err(Errno::EACCES);
+        }
+        rights::permit(node, rights::EXECUTE)?;
+        Ok(Self(file))
     }
 
     /// Returns the open file.

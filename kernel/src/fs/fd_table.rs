@@ -2,9 +2,9 @@
 //!
 //! Threads share the table, and processes may. A look-up takes no lock and writes no shared line: it reads
 //! the slot and borrows the file (`mm/lending.rs`). Changes take a spin lock, which is held for one look or
-//! change only. Files are closed after the lock is released, because that may wake a task. The table counts
-//! its users. It is closed when the last one leaves, although other tasks may hold a reference to it for a
-//! while.
+//! change only, but for those of invariant 5. Files are closed after the lock is released, because that may
+//! wake a task. The table counts its users. It is closed when the last one leaves, although other tasks may
+//! hold a reference to it for a while.
 //!
 //! A call that may still fail once it knows a descriptor's number reserves the number. No call finds, closes
 //! or replaces it until the file is there, so nothing has to be undone by number.
@@ -36,6 +36,15 @@
 //! 3. A thread that finds a file whose ends are closed looks again: the number is closed or has another file.
 //!    So no call reads or writes a pipe after its other end was told of the close, and a `dup2` onto an open
 //!    number is never seen as a number that is not open.
+//! 4. Before a table of several threads begins to share its slots, or is copied or grown, its slots are
+//!    frozen. They are thawed when the table has them alone again. A table with one thread that shares its
+//!    slots sets `may_be_shared` instead.
+//! 5. In a table of several threads these change a slot without the lock, if it is not frozen: a close, a
+//!    `dup2` onto an open number, and the call that has reserved a number and has its file now. Only calls
+//!    with the lock make use of a free slot. So an open that has the lock, and finds all lower numbers in use
+//!    after it has found its own free, has the lowest free one of the moment when it found that.
+//!    A file that is taken out without the lock goes after a grace period, because a thread with the lock may
+//!    be reading the slot.
 //!
 //! Orderings: those of `rcu::Word`. `users` is AcqRel when a thread leaves and Acquire when another asks
 //! whether it is alone: the look-ups of the threads that left have ended.
@@ -53,38 +62,45 @@ use rcu::{Found, Removed, Word};
 use sync::{SpinGuard, SpinLock};
 
 pub use self::reserved::Reserved;
-use self::slots::{Closed, Slot, Slots, fill, is_marked, is_open};
+use self::slots::{Closed, Slot, Slots, fill, is_marked, is_open, replace_unlocked};
 use super::locks::{self, Kind, Owner};
 use super::node::NodeRef;
-use super::open_file::{InUse, OpenFile, Opened};
+use super::open_file::{InUse, OpenFile, Opened, Transfer};
 use super::{console, root};
 use crate::mm::epoch;
 use crate::mm::fallible;
 use crate::mm::lending::{self, Borrowed};
 use crate::mm::static_or_arc::StaticOrArc;
 
-/// RLIMIT_NOFILE: every descriptor is below this.
+/// The largest RLIMIT_NOFILE: every descriptor is below this.
 pub const MAX_FILES: u64 = 1024;
 const END: usize = MAX_FILES as usize;
 
-/// The table of descriptors. Its lock has another cache line than the word that every look-up reads.
+/// The table of descriptors. Its lock has another cache line than what look-ups and closes read.
 #[repr(C)]
 pub struct FdTable {
     /// Its slots, always there. Only a table that has them alone changes them.
     slots: Word<Arc<Slots>>,
-    _apart: [u8; APART],
-    /// The lock of all changes. It protects the room for a copy of the slots, which is there as long as they
-    /// may be shared. No slot is reserved while they are.
-    room: SpinLock<Option<Arc<Slots>>>,
     /// The threads that use it.
     users: AtomicUsize,
+    /// RLIMIT_NOFILE of the process that set it last: new descriptors are below this. Relaxed.
+    limit: AtomicUsize,
     /// Set for good when it takes a POSIX lock. Relaxed: it is read by calls that close a descriptor, and
     /// those that run at the same time as the lock may miss it, as if they had come before.
     has_locked: AtomicBool,
+    /// Set as long as the slots may be shared, so that no call changes them without the lock. Written with
+    /// `room` locked. It is cleared by a Release after the table got slots of its own, and loaded by an
+    /// Acquire before a call looks at the slots.
+    may_be_shared: AtomicBool,
+    _apart: [u8; APART],
+    /// The lock of the other changes. It protects the room for a copy of the slots, which is there as long as
+    /// they may be shared. No slot is reserved while they are.
+    room: SpinLock<Option<Arc<Slots>>>,
 }
 
-/// Bytes between the slots and the lock. The two counts of an `Arc` stand before the slots.
-const APART: usize = 64 - 2 * size_of::<usize>() - size_of::<Word<Arc<Slots>>>();
+/// Bytes before the lock. The two counts of an `Arc` stand before the slots.
+const APART: usize =
+    64 - 4 * size_of::<usize>() - size_of::<Word<Arc<Slots>>>() - 2 * size_of::<AtomicBool>();
 
 /// The table during a change, with its lock held.
 struct Writer<'t> {
@@ -117,10 +133,13 @@ impl<'t> Writer<'t> {
     /// Replaces the slots by copies of those that satisfy `stays`, if they may be shared.
     fn unshare(&mut self, stays: impl Fn(&Slot) -> bool) {
         let Some(room) = self.room.take() else { return };
-        if !self.slots().is_exclusive() {
+        if self.slots().is_exclusive() {
+            self.slots().thaw();
+        } else {
             room.copy_from(self.pin, self.slots(), stays);
             self.shared = self.table.slots.put(room, false);
         }
+        self.table.may_be_shared.store(false, Ordering::Release);
     }
 
     /// Releases the lock, and then the slots that were replaced.
@@ -143,7 +162,7 @@ impl<'t> Writer<'t> {
 impl FdTable {
     /// Creates a table with standard input, output and error, which are all the terminal if there is one.
     pub fn new_stdio(terminal: Option<NodeRef>) -> Result<Arc<Self>, Errno> {
-        let table = Self::of(Slots::new(0)?, None)?;
+        let table = Self::of(Slots::new(0)?, None, END)?;
         if let Some(node) = terminal {
             let place = (root().lookup(b"dev")?, fallible::copied(b"console")?);
             let file = OpenFile::found(node, place, O_RDWR)?.into_static()?;
@@ -159,10 +178,16 @@ impl FdTable {
         Ok(table)
     }
 
-    fn of(slots: Arc<Slots>, room: Option<Arc<Slots>>) -> Result<Arc<Self>, Errno> {
-        let (room, users) = (SpinLock::new(room), AtomicUsize::new(0));
-        let has_locked = AtomicBool::new(false);
-        let table = Self { slots: Word::new(), _apart: [0; APART], room, users, has_locked };
+    fn of(slots: Arc<Slots>, room: Option<Arc<Slots>>, limit: usize) -> Result<Arc<Self>, Errno> {
+        let table = Self {
+            slots: Word::new(),
+            users: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit),
+            has_locked: AtomicBool::new(false),
+            may_be_shared: AtomicBool::new(room.is_some()),
+            _apart: [0; APART],
+            room: SpinLock::new(room),
+        };
         let _nothing = table.slots.put(slots, false);
         fallible::arc(table)
     }
@@ -175,17 +200,34 @@ impl FdTable {
         let slots = self.slots(&pin);
         let used = slots.used();
         let copy = Slots::new(used)?;
-        if slots.iter().any(|slot| slot.look() == Found::Reserved) {
-            copy.copy_from(&pin, slots, is_open);
-            drop(room);
-            return Self::of(copy, None);
-        }
-        if room.is_none() {
+        let is_reserved = slots.iter().any(|slot| slot.look() == Found::Reserved);
+        if room.is_none() && !is_reserved {
             *room = Some(Slots::new(used)?);
         }
+        if !self.is_alone() {
+            slots.freeze();
+        }
+        if is_reserved {
+            copy.copy_from(&pin, slots, is_open);
+            slots.thaw();
+            drop(room);
+            return Self::of(copy, None, self.limit());
+        }
+        // Relaxed: threads that were there before find the slots frozen.
+        self.may_be_shared.store(true, Ordering::Relaxed);
         let shared = lending::get(&pin, &self.slots).map(Slots::shared);
         drop(room);
-        Self::of(shared.ok_or(Errno::ENOMEM)?, Some(copy))
+        Self::of(shared.ok_or(Errno::ENOMEM)?, Some(copy), self.limit())
+    }
+
+    /// Limits the descriptors that are opened from now on to those below `limit`.
+    pub fn set_limit(&self, limit: u64) {
+        self.limit.store(limit.min(MAX_FILES) as usize, Ordering::Relaxed);
+    }
+
+    /// Returns the limit: new descriptors are below it.
+    pub fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
     }
 
     /// Calls `change` with the table locked, after copying the slots if another table shares them.
@@ -201,6 +243,13 @@ impl FdTable {
         let changed = change(&mut writer);
         writer.end();
         changed
+    }
+
+    /// Calls `change` with slot `fd` for a change without the lock, or with `None` if that needs the lock.
+    fn unlocked<R>(&self, fd: usize, change: impl FnOnce(Option<&Slot>) -> R) -> R {
+        let pin = pin();
+        let needs_lock = self.is_alone() || self.may_be_shared.load(Ordering::Acquire);
+        change(if needs_lock { None } else { self.slots(&pin).get(fd) })
     }
 
     #[inline(always)]
@@ -274,6 +323,24 @@ impl FdTable {
         }
     }
 
+    /// Does the same for a call that reads or writes the file. A file that may not be read, or written, is
+    /// refused before it is counted.
+    ///
+    /// # Errors
+    /// EBADF if it is not open, or not for this.
+    #[inline]
+    pub fn in_use_for(&self, fd: i32, access: Transfer) -> Result<InUse, Errno> {
+        loop {
+            let file = self.borrow(fd)?;
+            if !file.counts_for(access) {
+                return Err(Errno::EBADF);
+            }
+            if let Some(file) = InUse::new(file) {
+                return Ok(file);
+            }
+        }
+    }
+
     /// Returns the file behind descriptor `fd` of the caller's table, for one more descriptor.
     ///
     /// # Errors
@@ -317,17 +384,28 @@ impl FdTable {
     /// # Errors
     /// EBADF beyond the limit, EBUSY if another call has reserved the number, ENOMEM.
     pub fn put(&self, file: Opened, fd: usize, close_on_exec: bool) -> Result<i32, Errno> {
-        if fd >= END {
+        if fd >= self.limit() {
             return Err(Errno::EBADF);
         }
-        let mut file = Some(file);
+        let replaced = self.unlocked(fd, |slot| match slot {
+            Some(slot) => replace_unlocked(slot, file, close_on_exec),
+            None => Err(file),
+        });
+        let mut file = match replaced {
+            Ok(closed) => {
+                // As on Linux, an error in writing the old file back is lost here.
+                let _lost = self.release(closed, false);
+                return Ok(fd as i32);
+            }
+            Err(file) => Some(file),
+        };
         let closed = self.change(|writer| match writer.grown(fd)? {
             slot if slot.look() == Found::Reserved => Err(Errno::EBUSY),
             // A file that cannot be put there is released when the table is not locked any more.
             slot => Ok(file.take().and_then(|file| fill(slot, file, close_on_exec))),
         })?;
-        // As on Linux, an error in writing the old file back is lost here.
-        closed.into_iter().for_each(|closed| _ = self.release(closed));
+        // Lost here too.
+        closed.into_iter().for_each(|closed| _ = self.release(closed, self.is_alone()));
         Ok(fd as i32)
     }
 
@@ -339,28 +417,34 @@ impl FdTable {
         if !is_open(self.slot(&pin(), fd)?) {
             return Err(Errno::EBADF);
         }
+        if let Some(Ok(closed)) = self.unlocked(fd as usize, |slot| slot.map(Slot::take_unlocked)) {
+            return self.release(closed.ok_or(Errno::EBADF)?, false);
+        }
         let closed = self.change(|writer| {
             let slot = writer.slots().get(fd as usize).filter(|slot| is_open(slot));
             slot.and_then(Slot::take)
         });
-        self.release(closed.ok_or(Errno::EBADF)?)
+        self.release(closed.ok_or(Errno::EBADF)?, self.is_alone())
     }
 
-    /// Releases a file whose descriptor is closed.
+    /// Releases a file whose descriptor is closed: at once if the caller is `alone`.
     ///
     /// # Errors
     /// Those of [`OpenFile::write_back`].
-    fn release(&self, closed: Closed) -> Result<(), Errno> {
+    fn release(&self, closed: Closed, is_alone: bool) -> Result<(), Errno> {
         let written = closed.write_back();
         if self.has_locked.load(Ordering::Relaxed) {
+            locks::order();
             locks::remove_all(closed.node(), &self.owner());
         }
+        closed.tell_descriptor_closed();
         closed.leave();
-        let (has_locked, is_alone) = (closed.has_locked(), self.is_alone());
+        let has_locked = closed.has_locked() || closed.node().watched() != 0;
+        closed.note_closed(!is_alone);
         lending::discard(closed, is_alone);
         if has_locked && !is_alone {
-            // Its locks go with its last descriptor, and others may wait for them. Slots that this table has
-            // left may keep the file too.
+            // Its locks go with its last descriptor, and others may wait for them, or for the event of its
+            // close. Slots that this table has left may keep the file too.
             epoch::free_removed();
         }
         written
@@ -378,7 +462,9 @@ impl FdTable {
 
     /// Notes that it is about to take a POSIX lock.
     pub fn note_locked(&self) {
-        self.has_locked.store(true, Ordering::Relaxed);
+        if !self.has_locked.load(Ordering::Relaxed) {
+            self.has_locked.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Takes over the POSIX locks of `old`, which no task uses any more.

@@ -54,9 +54,16 @@ pub fn directory(parent: &NodeRef, name: &[u8]) -> Result<NodeRef, Errno> {
 
 /// Creates a file whose text `write` generates when it is opened.
 pub fn text(write: impl Fn(&mut Text) -> fmt::Result + Send + Sync + 'static) -> Result<NodeRef, Errno> {
+    text_for(move |text| write(text).map_err(|_| Errno::ENOMEM))
+}
+
+/// Creates the same, which only those open for whom `write` returns no error.
+pub fn text_for(
+    write: impl Fn(&mut Text) -> Result<(), Errno> + Send + Sync + 'static,
+) -> Result<NodeRef, Errno> {
     generated(move || {
         let mut text = Text::default();
-        write(&mut text).map_err(|_| Errno::ENOMEM)?;
+        write(&mut text)?;
         Ok(boxed(Snapshot(text))?)
     })
 }
@@ -68,16 +75,17 @@ pub fn generated(
     Node::with_body(Volume::System, 0o444, Body::Generated(boxed(make)?))
 }
 
-/// Creates a device whose contents `make` chooses when it is opened.
+/// Creates a device with these major and minor numbers, whose contents `make` chooses when it is opened.
 pub fn device(
+    numbers: (u32, u32),
     make: impl Fn() -> Result<Box<dyn Content>, Errno> + Send + Sync + 'static,
 ) -> Result<NodeRef, Errno> {
-    Node::with_body(Volume::System, 0o666, Body::Device(boxed(make)?))
+    Node::with_body(Volume::System, 0o666, Body::Device(boxed(make)?, numbers))
 }
 
 /// Opens `node`, whose contents `make` generates.
 pub fn opened(node: &Node, make: &Maker) -> Result<NodeRef, Errno> {
-    Node::with_body(Volume::System, node.permissions(), Body::File(make()?))
+    node.opened(make()?)
 }
 
 /// Shows `names`, each with its `S_IF*`, at the positions after `..`. Returns false if the listing is to

@@ -14,6 +14,7 @@ use rcu::Word;
 
 use super::node::NodeRef;
 use super::path::{self, Found};
+use super::rights;
 use crate::mm::{fallible, lending};
 
 /// A directory that a process is in. The `Arc` has one holder: the word.
@@ -26,6 +27,9 @@ pub struct FsContext {
     directory: Word<Place>,
     /// Relaxed: it orders nothing.
     umask: AtomicU32,
+    /// The threads that use it. Only such a thread makes another one, so a thread that finds itself alone
+    /// stays that. Relaxed: the end of a thread is known by a lock.
+    users: AtomicU32,
 }
 
 impl FsContext {
@@ -37,6 +41,26 @@ impl FsContext {
         Self::with(root, start, umask)
     }
 
+    /// Counts a thread that uses it from now on. The caller uses it, or it is new.
+    pub fn join(&self) {
+        match self.users() {
+            0 => self.users.store(1, Ordering::Relaxed),
+            _ => _ = self.users.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// Counts a thread less. The last one writes nothing.
+    pub fn leave(&self) {
+        if self.users() > 1 {
+            self.users.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the number of threads that use it.
+    pub fn users(&self) -> u32 {
+        self.users.load(Ordering::Relaxed)
+    }
+
     /// Returns a copy that changes independently.
     pub fn copy(&self) -> Result<Arc<Self>, Errno> {
         let pin = pin();
@@ -45,7 +69,8 @@ impl FsContext {
     }
 
     fn with(root: NodeRef, directory: NodeRef, umask: u32) -> Result<Arc<Self>, Errno> {
-        let context = Self { root, directory: Word::new(), umask: AtomicU32::new(umask) };
+        let context =
+            Self { root, directory: Word::new(), umask: AtomicU32::new(umask), users: AtomicU32::new(0) };
         let _nothing = context.directory.put(fallible::arc(directory)?, false);
         fallible::arc(context)
     }
@@ -64,11 +89,12 @@ impl FsContext {
     /// Changes the current directory.
     ///
     /// # Errors
-    /// ENOTDIR, ENOMEM.
+    /// ENOTDIR, EACCES, ENOMEM.
     pub fn set_directory(&self, node: NodeRef) -> Result<(), Errno> {
         if !node.is_directory() {
             return Err(Errno::ENOTDIR);
         }
+        rights::permit(&node, rights::EXECUTE)?;
         let place = fallible::arc(node)?;
         self.directory.put(place, false).into_iter().for_each(|old| lending::discard(old, false));
         Ok(())

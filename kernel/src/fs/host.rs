@@ -12,7 +12,7 @@
 //! | change | below the root | in a mounted directory, besides |
 //! |---|---|---|
 //! | a name is added, removed or moved | the directory, which has been listed, is a directory in memory like any other | the host does it first, with the name locked. If that fails, nothing changes |
-//! | permissions or time | the node in memory has the new ones | the host sets them first |
+//! | permissions or time | the node in memory has the new ones | the host sets them first, without [set-id bits of another owner](attributes) |
 //! | a file is opened for writing, or truncated | its name gets [another node](super::tree::writable), whose pages begin as the file's. Descriptors and mappings from before keep the old one, as in Linux's overlayfs | the host is asked whether it can be. The node stays. Changes are in memory until they are [written back](MountFile) |
 //! | a socket or named pipe gets a name | as any file | the host does not see it |
 //!
@@ -35,8 +35,10 @@
 //!    another, and no request by the fid is under way meanwhile, since it holds `state`. Renames move the
 //!    names of fids. A file that has no name is not asked for by its fid.
 
+mod attributes;
 mod client;
 mod mount_file;
+pub mod overlay_out;
 mod place;
 
 use alloc::boxed::Box;

@@ -21,10 +21,14 @@
 //!    first. If it may sleep it does so again every [`LOOK_AGAIN_NS`], because no call may follow the end of
 //!    the last use.
 //!
+//! 5. A call that only looks for locks, or removes some, does not lock a list that has none. A thread that
+//!    takes a lock and then finds its descriptor still open is found by the close of that descriptor: each
+//!    has a SeqCst fence ([`order`]) between its write and its look at the other's.
+//!
 //! Lock order: a list, then `WAITERS`.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use abi::Errno;
 use sync::SpinLock;
@@ -94,13 +98,38 @@ enum Attempt {
     Blocked(Kind),
 }
 
+/// On cache lines of its own.
+#[repr(align(64))]
 struct List {
     locks: SpinLock<Vec<Lock>>,
+    /// The number of locks, written with them locked: see invariant 5.
+    len: AtomicUsize,
     released: WaitQueue,
 }
 
-static ALL: [List; LISTS] =
-    [const { List { locks: SpinLock::new(Vec::new()), released: WaitQueue::new() } }; LISTS];
+impl List {
+    const fn new() -> Self {
+        Self { locks: SpinLock::new(Vec::new()), len: AtomicUsize::new(0), released: WaitQueue::new() }
+    }
+
+    /// Returns whether it has no lock, without taking its own.
+    fn is_empty(&self) -> bool {
+        // Relaxed: it accesses nothing of them.
+        self.len.load(Ordering::Relaxed) == 0
+    }
+
+    /// Calls `change` with the locks, and notes how many there are then.
+    fn change<R>(&self, change: impl FnOnce(&mut Vec<Lock>) -> R) -> R {
+        let mut locks = self.locks.lock();
+        let changed = change(&mut locks);
+        if self.len.load(Ordering::Relaxed) != locks.len() {
+            self.len.store(locks.len(), Ordering::Relaxed);
+        }
+        changed
+    }
+}
+
+static ALL: [List; LISTS] = [const { List::new() }; LISTS];
 
 /// The tables that wait for POSIX locks.
 static WAITERS: SpinLock<Vec<Waiter>> = SpinLock::new(Vec::new());
@@ -162,7 +191,11 @@ fn list(node: usize) -> &'static List {
 
 /// Returns the first lock that excludes `wanted`, if there is one.
 pub fn find(wanted: &Lock) -> Option<Lock> {
-    let locks = list(wanted.node).locks.lock();
+    let list = list(wanted.node);
+    if list.is_empty() {
+        return None;
+    }
+    let locks = list.locks.lock();
     locks.iter().filter(|lock| lock.excludes(wanted)).min_by_key(|lock| lock.start).copied()
 }
 
@@ -172,33 +205,34 @@ pub fn find(wanted: &Lock) -> Option<Lock> {
 /// EAGAIN if it may not wait, EDEADLK if the owners would wait for each other for ever, EINTR, ENOLCK if
 /// there are too many locks or no memory.
 pub fn take(node: &NodeRef, wanted: &Lock, wait: bool) -> Result<(), Errno> {
-    let List { locks, released } = list(wanted.node);
+    let list = list(wanted.node);
     if wanted.owner.kind == Kind::Flock && !has_same(wanted) {
         // As in Linux, a lock is given up before one of the other kind is waited for.
         remove(wanted)?;
     }
     let task = sched::current().tid();
     let taken = until_done(node, wait, || {
-        let mut locks = locks.lock();
-        let own = locks.iter().filter(|lock| lock.is_of(wanted.node, &wanted.owner)).count();
-        if own >= MOST || locks.len() >= MOST_IN_LIST {
-            return Attempt::Done(Err(Errno::ENOLCK));
-        }
-        match locks.iter().find(|lock| lock.excludes(wanted)) {
-            Some(blocking) if wait => match wait_for(task, wanted, &blocking.owner) {
-                Ok(()) => Attempt::Blocked(blocking.owner.kind),
-                Err(error) => Attempt::Done(Err(error)),
-            },
-            Some(blocking) => Attempt::Blocked(blocking.owner.kind),
-            None => Attempt::Done(replace(&mut locks, wanted, Some(wanted.is_exclusive))),
-        }
+        list.change(|locks| {
+            let own = locks.iter().filter(|lock| lock.is_of(wanted.node, &wanted.owner)).count();
+            if own >= MOST || locks.len() >= MOST_IN_LIST {
+                return Attempt::Done(Err(Errno::ENOLCK));
+            }
+            match locks.iter().find(|lock| lock.excludes(wanted)) {
+                Some(blocking) if wait => match wait_for(task, wanted, &blocking.owner) {
+                    Ok(()) => Attempt::Blocked(blocking.owner.kind),
+                    Err(error) => Attempt::Done(Err(error)),
+                },
+                Some(blocking) => Attempt::Blocked(blocking.owner.kind),
+                None => Attempt::Done(replace(locks, wanted, Some(wanted.is_exclusive))),
+            }
+        })
     });
     if wait {
         forget_waiters(|waiter| waiter.task == task);
     }
     taken?;
     // A lock that has become shared may let others in.
-    released.wake_all();
+    list.released.wake_all();
     Ok(())
 }
 
@@ -238,7 +272,8 @@ fn free_open_files(node: &NodeRef) {
 fn has_same(wanted: &Lock) -> bool {
     let is_same =
         |lock: &Lock| lock.is_of(wanted.node, &wanted.owner) && lock.is_exclusive == wanted.is_exclusive;
-    list(wanted.node).locks.lock().iter().any(is_same)
+    let list = list(wanted.node);
+    !list.is_empty() && list.locks.lock().iter().any(is_same)
 }
 
 /// Removes the locks of an owner in the range of `wanted`.
@@ -246,16 +281,20 @@ fn has_same(wanted: &Lock) -> bool {
 /// # Errors
 /// ENOLCK if a lock cannot be split without memory.
 pub fn remove(wanted: &Lock) -> Result<(), Errno> {
-    let List { locks, released } = list(wanted.node);
-    replace(&mut locks.lock(), wanted, None)?;
-    released.wake_all();
+    let list = list(wanted.node);
+    if list.is_empty() {
+        return Ok(());
+    }
+    list.change(|locks| replace(locks, wanted, None))?;
+    list.released.wake_all();
     Ok(())
 }
 
 /// Returns whether an owner has locks on a file.
 pub fn has_any(node: &NodeRef, owner: &Owner) -> bool {
     let node = address(node);
-    list(node).locks.lock().iter().any(|lock| lock.is_of(node, owner))
+    let list = list(node);
+    !list.is_empty() && list.locks.lock().iter().any(|lock| lock.is_of(node, owner))
 }
 
 /// Gives all locks of an owner to another one of the same kind, which has none.
@@ -273,33 +312,43 @@ pub fn hand_over(old: &Owner, new: &Owner) {
     }
 }
 
+/// Stands between the write of a thread and its look at what another one writes: invariant 5.
+pub fn order() {
+    fence(Ordering::SeqCst);
+}
+
 /// Removes all locks of an owner on a file.
 pub fn remove_all(node: &NodeRef, owner: &Owner) {
     let node = address(node);
-    let List { locks, released } = list(node);
-    {
-        let mut locks = locks.lock();
-        locks.retain(|lock| !lock.is_of(node, owner));
-        forget_waiters(|waiter| waiter.owner == owner.address && waiter.node == node);
-    }
-    released.wake_all();
+    let is_waited_for = |waiter: &Waiter| waiter.owner == owner.address && waiter.node == node;
+    remove_those(list(node), |lock| lock.is_of(node, owner), is_waited_for);
 }
 
 /// Removes all locks of an owner.
 pub fn remove_all_of(owner: &Owner) {
     for one in &ALL {
-        let List { locks, released } = one;
-        let mut locks = locks.lock();
+        let is_waited_for =
+            |waiter: &Waiter| waiter.owner == owner.address && core::ptr::eq(list(waiter.node), one);
+        remove_those(one, |lock| lock.owner.is(owner), is_waited_for);
+    }
+}
+
+/// Removes the locks of a list for which `is` returns true, and has those look again that wait for them.
+fn remove_those(list: &List, is: impl Fn(&Lock) -> bool, is_waited_for: impl Fn(&Waiter) -> bool) {
+    if list.is_empty() {
+        return;
+    }
+    let changed = list.change(|locks| {
         let before = locks.len();
-        locks.retain(|lock| !lock.owner.is(owner));
+        locks.retain(|lock| !is(lock));
         let changed = locks.len() != before;
         if changed {
-            forget_waiters(|waiter| waiter.owner == owner.address && core::ptr::eq(list(waiter.node), one));
+            forget_waiters(is_waited_for);
         }
-        drop(locks);
-        if changed {
-            released.wake_all();
-        }
+        changed
+    });
+    if changed {
+        list.released.wake_all();
     }
 }
 

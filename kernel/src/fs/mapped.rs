@@ -29,6 +29,8 @@ pub enum Source {
     Mounted(StaticOrArc<OpenFile>, Arc<PageCache>),
     /// Memory that is shared without a file.
     Memory(Arc<PageCache>),
+    /// A file of the kernel, without a name: the vDSO.
+    Kernel(Arc<PageCache>),
 }
 
 impl Source {
@@ -53,7 +55,7 @@ impl Source {
     pub fn pages(&self) -> &Arc<PageCache> {
         match self {
             Self::File(file) => file.pages().expect("seen when the source was made"),
-            Self::Mounted(_, pages) | Self::Memory(pages) => pages,
+            Self::Mounted(_, pages) | Self::Memory(pages) | Self::Kernel(pages) => pages,
         }
     }
 
@@ -61,8 +63,13 @@ impl Source {
     pub fn opened(&self) -> Option<&StaticOrArc<OpenFile>> {
         match self {
             Self::File(file) | Self::Mounted(file, _) => Some(file),
-            Self::Memory(_) => None,
+            Self::Memory(_) | Self::Kernel(_) => None,
         }
+    }
+
+    /// Returns whether it is a file of the kernel.
+    pub fn is_kernel(&self) -> bool {
+        matches!(self, Self::Kernel(_))
     }
 }
 

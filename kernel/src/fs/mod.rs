@@ -22,9 +22,12 @@
 //! | `host` | the host's files, read or mounted to be changed |
 //! | `folder`, `dev` | directories whose names are generated, `/dev` |
 //! | `pipe`, `socket`, `console` | pipes, sockets, the serial ports |
+//! | `network` | connections and messages by a network card |
 //! | `eventfd`, `timerfd` | counters and timers that are files |
 //! | `readiness`, `epoll` | waits for several files |
+//! | `inotify`, `watches` | files of events, and the files of which they are told |
 //! | `locks` | locks of files |
+//! | `rights` | owners of files and checks of permissions |
 //! | `fail_alloc` | a device that makes allocations fail |
 //!
 //! Every allocation that a program can cause is bounded and can fail. No lock of this module is held while
@@ -49,18 +52,22 @@ mod fs_context;
 pub mod holders;
 pub mod host;
 mod image;
+pub mod inotify;
 pub mod locks;
 mod mapped;
 pub mod memory_file;
+pub mod network;
 pub mod node;
 mod open_file;
 pub mod page_cache;
 pub mod path;
 pub mod pipe;
 pub mod readiness;
+pub mod rights;
 pub mod socket;
 pub mod timerfd;
 pub mod tree;
+pub mod watches;
 
 use abi::Errno;
 use percore::pin;
@@ -68,14 +75,14 @@ use sync::SetOnce;
 
 use crate::options;
 
-pub use budget::{Room, has_room, numbers as budget};
+pub use budget::{Room, numbers as budget, was_refused};
 pub use console::{input_arrived, on_input};
 pub use executable::Executable;
 pub use fd_table::{FdTable, MAX_FILES, Reserved};
 pub use fs_context::FsContext;
 pub use image::BadImage;
 pub use mapped::Source;
-pub use open_file::{InUse, OpenFile, Opened};
+pub use open_file::{InUse, OpenFile, Opened, Transfer};
 
 use node::{Node, NodeRef, Volume};
 
@@ -110,7 +117,11 @@ pub fn init(
     if let Some(paths) = image::private(archive, b".radixvm/mounts") {
         host::mount_all(&root, paths)?;
     }
+    if let Some(device) = options::get().overlay_out {
+        host::overlay_out::connect(device.into())?;
+    }
     tree::freeze(&root)?;
+    node::end_boot();
     FILES.set(Files { root, archive });
     Ok(())
 }

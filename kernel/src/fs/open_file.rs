@@ -4,12 +4,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use abi::Errno;
 use abi::file::{
     O_ACCMODE, O_APPEND, O_ASYNC, O_CLOEXEC, O_CREAT, O_DIRECT, O_EXCL, O_NOATIME, O_NOCTTY, O_NONBLOCK,
-    O_PATH, O_RDONLY, O_TRUNC, O_WRONLY, S_IFIFO,
+    O_PATH, O_RDONLY, O_TRUNC, O_WRONLY, S_IFIFO, S_IFSOCK,
 };
 use sync::SpinLock;
 
@@ -20,7 +20,8 @@ use super::locks::{self, Kind, Owner};
 use super::node::{Body, NodeRef};
 use super::page_cache::PageCache;
 use super::path;
-use super::socket::{self, Datagrams};
+use super::socket::{self, Messages};
+use super::watches;
 use crate::bytes::{copy_prefix, tail};
 use crate::mm::fallible::{self, Text};
 use crate::mm::lending::Borrowed;
@@ -64,10 +65,21 @@ pub struct OpenFile {
     has_messages: bool,
     /// Whether it is of a mounted directory, and its changes are written back.
     is_mounted: bool,
+    /// Whether the [watches](super::watches) of its node count it.
+    has_joined: bool,
     /// Set for good when it takes a lock. Relaxed: calls that close a descriptor and run at the same time as
     /// the lock may miss it, as if they had come before.
     has_locked: AtomicBool,
+    /// Relaxed: a watch that is added while a descriptor is closed may be told or not.
+    closing: AtomicU8,
 }
+
+/// The last descriptor that was closed was so while its node had a watch, or a drop followed at once.
+const CLOSED_TOLD: u8 = 0;
+/// The last descriptor that was closed was so while its node had no watch.
+const CLOSED_UNWATCHED: u8 = 1;
+/// It was mapped, so the closing of its descriptors is not its end.
+const MAPPED: u8 = 2;
 
 impl OpenFile {
     /// Opens `node`, which has no path, with `flags`.
@@ -87,17 +99,29 @@ impl OpenFile {
 
     fn with(node: NodeRef, place: Option<Place>, flags: u32) -> Result<StaticOrArc<Self>, Errno> {
         let node = match node.body() {
-            Body::Generated(make) | Body::Device(make) if flags & O_PATH == 0 => {
+            Body::Generated(make) | Body::Device(make, _) if flags & O_PATH == 0 => {
                 folder::opened(&node, &**make)?
             }
             _ => node,
         };
+        let has_joined = flags & O_PATH == 0 && watches::join(&node);
         let flags = AtomicU32::new(flags & !OPENING);
         let has_holders = node.content().is_some_and(|content| content.holders().is_some());
         let is_mounted = node.content().is_some_and(|content| content.mount_file().is_some());
-        let has_messages = node.content().is_some_and(|content| socket::datagrams(content).is_some());
+        let has_messages = node.content().is_some_and(|content| socket::messages(content).is_some());
         let (position, has_locked) = (Position(SpinLock::new(0)), AtomicBool::new(false));
-        let file = Self { node, place, flags, position, has_holders, has_messages, is_mounted, has_locked };
+        let file = Self {
+            node,
+            place,
+            flags,
+            position,
+            has_holders,
+            has_messages,
+            is_mounted,
+            has_joined,
+            has_locked,
+            closing: AtomicU8::new(CLOSED_TOLD),
+        };
         fallible::arc(file).map(StaticOrArc::from)
     }
 
@@ -105,6 +129,16 @@ impl OpenFile {
     #[inline]
     fn join(&self) -> bool {
         !self.has_holders || self.node.content().and_then(Content::holders).is_none_or(Holders::join)
+    }
+
+    /// Returns whether a call of this kind may count itself. All may if the contents count none.
+    #[inline]
+    pub(super) fn counts_for(&self, access: Transfer) -> bool {
+        !self.has_holders
+            || match access {
+                Transfer::Read => self.is_readable(),
+                Transfer::Write => self.is_writable(),
+            }
     }
 
     /// Counts a descriptor or a call less, and tells the other end if it was the last.
@@ -115,6 +149,16 @@ impl OpenFile {
         }
     }
 
+    /// Tells its contents that the running process closes a descriptor.
+    #[inline]
+    pub(super) fn tell_descriptor_closed(&self) {
+        if self.has_holders
+            && let Some(content) = self.node.content()
+        {
+            content.descriptor_closed();
+        }
+    }
+
     #[cold]
     fn leave_end(&self) {
         if let Some(content) = self.node.content()
@@ -122,6 +166,30 @@ impl OpenFile {
         {
             content.closed();
         }
+    }
+
+    /// Notes that a descriptor of it is closed, and whether its memory `stays` for threads that may be
+    /// reading the slot.
+    #[inline]
+    pub(super) fn note_closed(&self, stays: bool) {
+        let before = self.closing.load(Ordering::Relaxed);
+        let is_watched = self.node.watched() != 0;
+        let now = if is_watched { CLOSED_TOLD } else { CLOSED_UNWATCHED };
+        if before != MAPPED && before != now && (stays || is_watched) {
+            self.closing.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that it is about to be mapped.
+    pub fn note_mapped(&self) {
+        if self.closing.load(Ordering::Relaxed) != MAPPED {
+            self.closing.store(MAPPED, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether the last of its descriptors was closed while its node had no watch.
+    pub fn is_closed_unwatched(&self) -> bool {
+        self.closing.load(Ordering::Relaxed) == CLOSED_UNWATCHED
     }
 
     /// Returns the owner of locks that it is.
@@ -147,8 +215,8 @@ impl OpenFile {
 
     /// Returns it as a socket for messages, if it is one.
     #[inline]
-    pub fn datagrams(&self) -> Option<&Datagrams> {
-        if self.has_messages { self.node.content().and_then(socket::datagrams) } else { None }
+    pub fn messages(&self) -> Option<&dyn Messages> {
+        if self.has_messages { self.node.content().and_then(socket::messages) } else { None }
     }
 
     /// Returns whether its changes are written back to the host.
@@ -173,6 +241,11 @@ impl OpenFile {
     /// Returns how many descriptors and calls keep it open, if its contents count them.
     pub(super) fn count_holders(&self) -> usize {
         self.node.content().and_then(Content::holders).map_or(0, Holders::count)
+    }
+
+    /// Returns the directory where it was found, and its name there.
+    pub fn found_at(&self) -> Option<(&NodeRef, &[u8])> {
+        self.place.as_ref().map(|(directory, name)| (directory, &name[..]))
     }
 
     /// Returns the node that is open.
@@ -203,9 +276,14 @@ impl OpenFile {
     }
 
     fn kind_and_number(&self) -> Result<Vec<u8>, Errno> {
-        let kind = if self.node.kind() == S_IFIFO { "pipe" } else { "file" };
         let mut text = Text::default();
-        write!(text, "{kind}:[{}]", self.node.stat().ino).map_err(|_| Errno::ENOMEM)?;
+        let written = match (self.node.kind(), self.node.content().and_then(Content::label)) {
+            (_, Some(label)) => write!(text, "anon_inode:{label}"),
+            (S_IFIFO, _) => write!(text, "pipe:[{}]", self.node.stat().ino),
+            (S_IFSOCK, _) => write!(text, "socket:[{}]", self.node.stat().ino),
+            _ => write!(text, "file:[{}]", self.node.stat().ino),
+        };
+        written.map_err(|_| Errno::ENOMEM)?;
         Ok(text.0)
     }
 
@@ -277,6 +355,9 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
+        if self.node.watched() != 0 {
+            watches::leave(self, self.has_joined);
+        }
         if *self.has_locked.get_mut() {
             LOCKERS.iter().for_each(|kind| locks::remove_all(&self.node, &self.owner(*kind)));
         }
@@ -292,6 +373,11 @@ impl Opened {
         file.join().then(|| Self(Some(file)))
     }
 
+    /// Wraps a file that is kept open by the caller.
+    pub(super) fn kept(file: StaticOrArc<OpenFile>) -> Self {
+        Self(Some(file))
+    }
+
     /// Returns the file, unless it was taken.
     pub fn get(&self) -> Option<&OpenFile> {
         self.0.as_deref()
@@ -304,6 +390,11 @@ impl Opened {
 
     /// Returns the file, unless it was taken. The caller keeps it open, until it calls [`OpenFile::leave`].
     pub(super) fn take(mut self) -> Option<StaticOrArc<OpenFile>> {
+        self.take_kept()
+    }
+
+    /// Does the same, and leaves nothing here.
+    pub(super) fn take_kept(&mut self) -> Option<StaticOrArc<OpenFile>> {
         self.0.take()
     }
 }
@@ -311,9 +402,19 @@ impl Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         if let Some(file) = &self.0 {
+            file.note_closed(false);
             file.leave();
         }
     }
+}
+
+/// The direction in which a call transfers bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// It reads.
+    Read,
+    /// It writes.
+    Write,
 }
 
 /// An open file that a call uses, and that does not close meanwhile.

@@ -52,7 +52,7 @@ use crate::bytes::{after, prefix, prefix_mut};
 use crate::counters::{self, Counter};
 use crate::mm::mappings::Mappings;
 use crate::mm::page_tree::{self, PageTree};
-use crate::mm::read_refs::{Hold, Reader};
+use crate::mm::read_refs::HoldPage;
 use crate::mm::{epoch, frame_io, page_refs, user};
 
 /// Bytes of a page.
@@ -148,6 +148,17 @@ impl PageCache {
     /// Creates the pages of a file that never changes.
     pub fn of_image(image: &'static [u8]) -> Self {
         Self::with(Kind::Image(image), image.len() as u64, false)
+    }
+
+    /// Creates the page of a file of the kernel: `frame`, which is kept for ever and never changes.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn of_frame(pin: &Pinned, frame: FrameNum) -> Result<Self, Errno> {
+        // Its page is there, so none is made of the bytes.
+        let file = Self::with(Kind::Image(&[]), PAGE as u64, false);
+        file.pages.put(pin, 0, frame).map_err(|_| Errno::ENOMEM)?;
+        Ok(file)
     }
 
     /// Creates the pages of the file of the host at `place`, whose length is not known yet.
@@ -316,21 +327,14 @@ impl PageCache {
     }
 
     /// Copies `len` bytes from `at` on to the program at `to`, up to the end. Returns the number of bytes.
-    /// Where there is no page they are zeroes. The caller copies as [`read_refs`](crate::mm::read_refs) says,
-    /// and its process counts the read itself if there is a `reader`.
+    /// Where there is no page they are zeroes. The caller copies as [`read_refs`](crate::mm::read_refs) says.
     ///
     /// # Errors
     /// EFAULT if a page of the program's is missing, EIO or ENOMEM if a page cannot be made.
-    pub fn copy_out(
-        &self,
-        at: u64,
-        to: u64,
-        len: usize,
-        reader: Option<&impl Reader>,
-    ) -> Result<usize, Errno> {
+    pub fn copy_out(&self, at: u64, to: u64, len: usize, way: &impl HoldPage) -> Result<usize, Errno> {
         let mut done = 0;
         for (page, offset, bytes) in pieces(at, len) {
-            let (held, to) = (self.hold(page, reader)?, to + done as u64);
+            let (held, to) = (self.hold(page, way)?, to + done as u64);
             // The end is read after the page is looked for: a truncation lowers it before it removes pages.
             let valid = self.len().saturating_sub(at + done as u64).min(bytes as u64) as usize;
             match held {
@@ -347,7 +351,7 @@ impl PageCache {
 
     /// Returns the frame of `page`, if it has one, and what keeps it.
     #[inline]
-    fn hold(&self, page: u64, reader: Option<&impl Reader>) -> Result<Option<(FrameNum, Hold)>, Errno> {
+    fn hold<W: HoldPage>(&self, page: u64, way: &W) -> Result<Option<(FrameNum, W::Hold)>, Errno> {
         let pin = pin();
         let frame = match self.pages.get(&pin, page) {
             Some(frame) => frame,
@@ -356,7 +360,7 @@ impl PageCache {
                 None => return Ok(None),
             },
         };
-        Ok(Some((frame, Hold::take(pin, (page, frame), reader))))
+        Ok(Some((frame, way.hold(pin, page, frame))))
     }
 
     /// Returns the frame that holds what a read finds in a page that is not in memory: none if that is

@@ -17,6 +17,7 @@ use abi::file::{NAME_MAX, PATH_MAX};
 use percore::Pinned;
 
 use super::node::{self, Body, NodeRef};
+use super::rights;
 use crate::bytes::after;
 use crate::mm::fallible;
 
@@ -127,7 +128,18 @@ impl<'a> Walk<'a> {
         match node.as_deref().map(|node| node.body()) {
             Some(Body::Link(link)) if !last || slash || follow => self.follow(node::target(link), tail)?,
             Some(Body::Descriptor(open)) if last && (slash || follow) => {
-                return found(&self.at, name, Some(Cow::Owned(open.node().clone())), slash);
+                // Where the file was found, so that its path is known of what is opened by this.
+                // Not if that is another file by now, which would be looked for again and again.
+                let is_there = |directory: &NodeRef, name: &[u8]| {
+                    follow && directory.lookup(name).is_ok_and(|now| now.is(open.node()))
+                };
+                let (parent, name) = match open.found_at() {
+                    Some((directory, name)) if is_there(directory, name) => {
+                        (Cow::Owned(directory.clone()), name)
+                    }
+                    _ => (self.at.clone(), name),
+                };
+                return found(&parent, name, Some(Cow::Owned(open.node().clone())), slash);
             }
             Some(Body::Descriptor(open)) if !last => {
                 (self.at, self.path) = (Cow::Owned(open.node().clone()), path);
@@ -143,6 +155,7 @@ impl<'a> Walk<'a> {
         if !self.at.is_directory() {
             return Err(Errno::ENOTDIR);
         }
+        rights::permit(&self.at, rights::EXECUTE)?;
         if name.len() > NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
         }

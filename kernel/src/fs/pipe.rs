@@ -11,6 +11,7 @@ use core::mem::take;
 
 use abi::Errno;
 use abi::file::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFIFO};
+use abi::socket::Ucred;
 use sync::SpinLock;
 
 use super::content::{Content, WriteAt};
@@ -18,7 +19,7 @@ use super::holders::Holders;
 use super::node::{Node, NodeRef, Volume};
 use super::page_cache::PAGE;
 use super::readiness;
-use super::socket::{QueueId, Rights};
+use super::socket::{NamesSenders, QueueId, Rights, credentials};
 use crate::bytes::{after, after_mut, copy_prefix, prefix, prefix_mut};
 use crate::mm::fallible;
 use crate::sched::WaitQueue;
@@ -34,6 +35,8 @@ pub(super) struct Pipe {
     readers: WaitQueue,
     /// Writers that wait for room or for the end of the readers.
     writers: WaitQueue,
+    /// Whether bytes name their senders.
+    pub(super) names_senders: NamesSenders,
 }
 
 /// Byte `n` of all that ever went through the pipe is in page `n / PAGE % PAGES`.
@@ -45,15 +48,36 @@ struct State {
     has_writer: bool,
     /// Set if the reader wants no more than what is there.
     wants_no_more: bool,
-    /// Descriptors that go with some of the bytes, in their order.
+    /// Descriptors and names of senders that go with some of the bytes, in their order.
     attached: VecDeque<Attached>,
 }
 
-/// Descriptors that go with the bytes from `start` to `end` of all that ever went through the pipe.
+/// Descriptors and a name that go with bytes `start` to `end` of all that ever went through the pipe.
 struct Attached {
     start: u64,
     end: u64,
-    rights: Rights,
+    rights: Option<Rights>,
+    /// The process that wrote them, if that was asked for.
+    sender: Option<Ucred>,
+}
+
+/// The senders whose bytes a read takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Senders {
+    /// All, without their names.
+    All,
+    /// That of the first byte.
+    First,
+    /// This one, because bytes before were its.
+    Only(Ucred),
+}
+
+/// The result of a read.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub len: usize,
+    pub rights: Option<Rights>,
+    pub sender: Option<Ucred>,
 }
 
 /// Creates a pipe, and returns its read end and its write end.
@@ -73,27 +97,46 @@ impl State {
         CAPACITY - self.waiting()
     }
 
-    /// Takes bytes, and the first descriptors that go with them. Returns `None` if there are none yet, and 0
-    /// bytes at the end.
-    fn take(&mut self, into: &mut [u8]) -> Option<(usize, Option<Rights>)> {
-        if !self.attached.is_empty() {
-            return self.take_attached(into);
+    /// Takes bytes of these `senders`, the first descriptors that go with them, and the name of the sender if
+    /// one is meant. Returns `None` if there are none yet, and 0 bytes at the end, or if they are another
+    /// sender's.
+    fn take(&mut self, into: &mut [u8], senders: Senders) -> Option<Taken> {
+        if !self.attached.is_empty() || matches!(senders, Senders::Only(_)) {
+            return self.take_attached(into, senders);
         }
         let len = self.copy_out(0, into)?;
         self.read += len as u64;
-        Some((len, None))
+        Some(Taken { len, ..Taken::default() })
     }
 
     #[cold]
-    fn take_attached(&mut self, into: &mut [u8]) -> Option<(usize, Option<Rights>)> {
+    fn take_attached(&mut self, into: &mut [u8], senders: Senders) -> Option<Taken> {
+        let is_asked = senders != Senders::All;
+        while !is_asked && self.attached.front().is_some_and(|first| first.rights.is_none()) {
+            self.attached.pop_front();
+        }
         let first = self.attached.front();
         let (start, end) = first.map_or((u64::MAX, u64::MAX), |first| (first.start, first.end));
-        let len = self.copy_out(0, prefix_mut(into, end - self.read))?;
+        let is_unnamed = is_asked && self.read < start;
+        let sender = first.and_then(|first| first.sender).filter(|_| !is_unnamed);
+        if let Senders::Only(only) = senders
+            && sender != Some(only)
+            && self.waiting() > 0
+        {
+            return Some(Taken::default());
+        }
+        let until = if is_unnamed { start } else { end };
+        let len = self.copy_out(0, prefix_mut(into, until - self.read))?;
         self.read += len as u64;
         if self.read <= start {
-            return Some((len, None));
+            return Some(Taken { len, ..Taken::default() });
         }
-        Some((len, self.attached.pop_front().map(|first| first.rights)))
+        let (rights, sender) =
+            self.attached.front_mut().map_or((None, None), |first| (first.rights.take(), first.sender));
+        if self.read >= end || sender.is_none() {
+            self.attached.pop_front();
+        }
+        Some(Taken { len, rights, sender })
     }
 
     /// Copies the bytes after the first `skipped` ones, which stay. Returns as `take` does.
@@ -122,16 +165,27 @@ impl State {
         (self.room() >= from.len()).then(|| self.copy_in(from))
     }
 
-    /// Does the same with descriptors, which it takes.
-    fn put_with(&mut self, from: &[u8], rights: &mut Option<Rights>) -> Option<Result<usize, Errno>> {
-        if rights.is_some() && self.attached.try_reserve(1).is_err() {
+    /// Does the same with descriptors, which it takes, and the name of the sender.
+    fn put_with(
+        &mut self,
+        from: &[u8],
+        rights: &mut Option<Rights>,
+        sender: Option<Ucred>,
+    ) -> Option<Result<usize, Errno>> {
+        if self.attached.try_reserve(1).is_err() {
             return Some(Err(Errno::ENOMEM));
         }
         let start = self.written;
         let put = self.put(from)?;
-        if self.written > start {
-            let end = self.written;
-            self.attached.extend(rights.take().map(|rights| Attached { start, end, rights }));
+        let end = self.written;
+        if end > start && (rights.is_some() || sender.is_some()) {
+            let goes_on = |last: &&mut Attached| {
+                rights.is_none() && last.rights.is_none() && last.end == start && last.sender == sender
+            };
+            match self.attached.back_mut().filter(goes_on) {
+                Some(last) => last.end = end,
+                None => self.attached.push_back(Attached { start, end, rights: rights.take(), sender }),
+            }
         }
         Some(put)
     }
@@ -187,21 +241,24 @@ impl Pipe {
             state: SpinLock::new(state),
             readers: WaitQueue::new(),
             writers: WaitQueue::new(),
+            names_senders: NamesSenders::new(),
         })
     }
 
     pub(super) fn read(&self, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
         // Descriptors that a plain read comes across are closed.
-        self.read_with_rights(into, wait).map(|(len, _rights)| len)
+        self.read_with_rights(into, wait, Senders::All).map(|taken| taken.len)
     }
 
-    /// Reads bytes and the descriptors that go with them. It ends after the bytes of the first ones.
+    /// Reads bytes of these `senders` and the descriptors that go with them. It ends after the bytes of the
+    /// first ones.
     pub(super) fn read_with_rights(
         &self,
         into: &mut [u8],
         wait: bool,
-    ) -> Result<(usize, Option<Rights>), Errno> {
-        let taken = self.readers.attempt(wait, || self.state.lock().take(into))?;
+        senders: Senders,
+    ) -> Result<Taken, Errno> {
+        let taken = self.readers.attempt(wait, || self.state.lock().take(into, senders))?;
         self.writers.wake_all();
         readiness::changed();
         Ok(taken)
@@ -213,20 +270,27 @@ impl Pipe {
     }
 
     pub(super) fn write(&self, from: &[u8], wait: bool) -> Result<usize, Errno> {
+        if self.names_senders.get() {
+            return self.write_with_rights(from, &mut None, None, wait);
+        }
         let len = self.writers.attempt(wait, || self.state.lock().put(from))??;
         self.readers.wake_all();
         readiness::changed();
         Ok(len)
     }
 
-    /// Does the same with descriptors, which go with these bytes.
+    /// Does the same with descriptors, which go with these bytes, and the name of the `sender`, which is
+    /// added if it is asked for.
+    #[inline(never)]
     pub(super) fn write_with_rights(
         &self,
         from: &[u8],
         rights: &mut Option<Rights>,
+        sender: Option<Ucred>,
         wait: bool,
     ) -> Result<usize, Errno> {
-        let len = self.writers.attempt(wait, || self.state.lock().put_with(from, rights))??;
+        let sender = sender.or_else(|| self.names_senders.get().then(credentials::this_process));
+        let len = self.writers.attempt(wait, || self.state.lock().put_with(from, rights, sender))??;
         self.readers.wake_all();
         readiness::changed();
         Ok(len)

@@ -1,33 +1,42 @@
-//! Sockets of the Unix domain, and of the Internet domains within the guest: [`Stream`] for bytes in order,
-//! [`Datagrams`] for messages.
+//! Sockets of the Unix domain, and of the Internet domains, within the guest and by the
+//! [`network`](super::network): [`Stream`] for bytes in order, [`Datagrams`] for messages.
 //!
 //! An address leads to what is reached there by a list ([`addresses`]), or by the file that `bind` makes for
 //! a Unix socket ([`Name`]).
 
 mod address;
 mod addresses;
+mod channel;
+pub(super) mod credentials;
 mod datagrams;
+mod inbox;
 mod rights;
 mod stream;
+mod time_limits;
 
 use alloc::sync::Arc;
 use core::any::Any;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use abi::Errno;
 use abi::file::S_IFSOCK;
+use abi::socket::Ucred;
 use sync::SpinLock;
 
 pub use address::{Address, Domain};
-use datagrams::Inbox;
-pub use datagrams::{Datagrams, Message};
+pub(super) use credentials::NamesSenders;
+pub use credentials::unknown as unknown_sender;
+pub use datagrams::{Datagrams, deliver};
+use inbox::Inbox;
+pub use inbox::Message;
 pub use rights::{MOST_SENT, QueueId, Rights};
-use stream::Listener;
-pub use stream::{Stream, WithRights};
+pub use stream::{Carried, Listener, Stream, WithRights, listener_at, offer};
+pub use time_limits::TimeLimits;
 
 use super::content::Content;
 use super::node::NodeRef;
 use super::open_file::OpenFile;
+use crate::mm::fallible;
 use crate::mm::static_or_arc::StaticOrArc;
 
 /// A socket of either kind.
@@ -44,8 +53,50 @@ pub enum Socket<'a> {
 pub enum Kind {
     /// For bytes in order.
     Stream,
+    /// For messages in order, on a connection.
+    Packets,
     /// For messages.
     Datagrams,
+}
+
+/// The bit of a socket's options by which it asks for the names of senders (SO_PASSCRED).
+pub const NAMES_SENDERS: u32 = 1 << 5;
+
+/// A socket for messages that keep their bounds.
+pub trait Messages {
+    /// Returns the most bytes of a message.
+    fn most(&self) -> usize;
+
+    /// Sends a message, to the address `to` or else to its peer, and takes it out of `message`. `to` has the
+    /// file of a Unix socket's address.
+    ///
+    /// # Errors
+    /// ENOTCONN or EDESTADDRREQ without an address, those of the table at the head of [`datagrams`], EPIPE
+    /// after `shutdown`. EAGAIN, EINTR, ENOMEM.
+    fn send(
+        &self,
+        message: &mut Option<Message>,
+        to: Option<(&Address, Option<&NodeRef>)>,
+        wait: bool,
+    ) -> Result<(), Errno>;
+
+    /// Takes the next message, or copies it if it is to stay. Returns `None` if no more come.
+    ///
+    /// # Errors
+    /// ENOTCONN, ECONNREFUSED if nothing was where it sent a message, EAGAIN, EINTR.
+    fn receive(&self, stays: bool, wait: bool) -> Result<Option<Message>, Errno>;
+}
+
+/// Takes a message of which as many bytes are of interest as there is room for.
+fn read_message(socket: &impl Messages, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
+    Ok(socket.receive(false, wait)?.map_or(0, |message| message.copy_to(into)))
+}
+
+/// Sends bytes as a message to the peer.
+fn write_message(socket: &impl Messages, from: &[u8], wait: bool) -> Result<usize, Errno> {
+    let mut pages = fallible::empty(1)?;
+    pages.push(fallible::copied(from)?);
+    socket.send(&mut Some(Message::new(pages)?), None, wait).map(|()| from.len())
 }
 
 /// Opens a socket. `flags` are `O_*`.
@@ -54,19 +105,19 @@ pub enum Kind {
 /// ENOMEM.
 pub fn open(kind: Kind, domain: Domain, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
     match kind {
-        Kind::Stream => stream::open(domain, flags),
+        Kind::Stream | Kind::Packets => stream::open(domain, kind == Kind::Packets, flags),
         Kind::Datagrams => datagrams::open(domain, flags),
     }
 }
 
-/// Opens two sockets for process `pid` that are connected.
+/// Opens two sockets for `process` that are connected.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn pair(kind: Kind, flags: u32, pid: u32) -> Result<[StaticOrArc<OpenFile>; 2], Errno> {
+pub fn pair(kind: Kind, flags: u32, process: Ucred) -> Result<[StaticOrArc<OpenFile>; 2], Errno> {
     match kind {
-        Kind::Stream => stream::pair(flags, pid),
-        Kind::Datagrams => datagrams::pair(flags, pid),
+        Kind::Stream | Kind::Packets => stream::pair(kind == Kind::Packets, flags, process),
+        Kind::Datagrams => datagrams::pair(flags, process),
     }
 }
 
@@ -81,8 +132,10 @@ pub fn of(file: &OpenFile) -> Result<Socket<'_>, Errno> {
 }
 
 /// Returns the socket for messages that `contents` are.
-pub fn datagrams(contents: &dyn Content) -> Option<&Datagrams> {
-    contents.stands_for()?.downcast_ref()
+pub fn messages(contents: &dyn Content) -> Option<&dyn Messages> {
+    let object = contents.stands_for()?;
+    let stream = object.downcast_ref().map(Socket::Stream);
+    stream.or_else(|| object.downcast_ref().map(Socket::Datagrams))?.messages()
 }
 
 impl<'a> Socket<'a> {
@@ -97,9 +150,39 @@ impl<'a> Socket<'a> {
         }
     }
 
+    /// Returns it if it is for messages.
+    pub fn messages(self) -> Option<&'a dyn Messages> {
+        match self {
+            Socket::Stream(stream) => stream.keeps_bounds().then_some(stream as &dyn Messages),
+            Socket::Datagrams(datagrams) => Some(datagrams),
+        }
+    }
+
+    /// Returns how long its calls wait.
+    pub fn limits(self) -> &'a TimeLimits {
+        match self {
+            Socket::Stream(stream) => &stream.limits,
+            Socket::Datagrams(datagrams) => &datagrams.limits,
+        }
+    }
+
+    /// Returns whether it asks for the names of senders.
+    pub fn asks_for_senders(self) -> bool {
+        self.options().load(Ordering::Relaxed) & NAMES_SENDERS != 0
+    }
+
+    /// Follows a change of its options.
+    pub fn options_changed(self) {
+        match self {
+            Socket::Stream(stream) => stream.name_senders(),
+            Socket::Datagrams(datagrams) => datagrams.name_senders(self.asks_for_senders()),
+        }
+    }
+
     /// Returns its kind.
     pub fn kind(self) -> Kind {
         match self {
+            Socket::Stream(stream) if stream.keeps_bounds() => Kind::Packets,
             Socket::Stream(_) => Kind::Stream,
             Socket::Datagrams(_) => Kind::Datagrams,
         }
@@ -149,10 +232,10 @@ impl<'a> Socket<'a> {
     }
 
     /// Returns the process that made the other side, or that listens here, if it is known.
-    pub fn peer_pid(self) -> Option<u32> {
+    pub fn peer_process(self) -> Option<Ucred> {
         match self {
-            Socket::Stream(stream) => stream.peer_pid(),
-            Socket::Datagrams(datagrams) => datagrams.peer_pid(),
+            Socket::Stream(stream) => stream.peer_process(),
+            Socket::Datagrams(datagrams) => datagrams.peer_process(),
         }
     }
 
@@ -232,12 +315,12 @@ impl Name {
     /// Returns the listener that is reached at a file.
     ///
     /// # Errors
-    /// ECONNREFUSED if there is none, EPROTOTYPE if a socket for messages is there.
-    fn listener(node: &NodeRef) -> Result<Arc<Listener>, Errno> {
+    /// ECONNREFUSED if there is none, EPROTOTYPE if a socket of another kind is there.
+    fn listener(node: &NodeRef, keeps_bounds: bool) -> Result<Arc<Listener>, Errno> {
         match Self::of(node).map_or(Reached::Nothing, Self::reached) {
             Reached::Nothing => Err(Errno::ECONNREFUSED),
-            Reached::Listener(listener) => Ok(listener),
-            Reached::Inbox(_) => Err(Errno::EPROTOTYPE),
+            Reached::Listener(listener) if listener.keeps_bounds == keeps_bounds => Ok(listener),
+            Reached::Listener(_) | Reached::Inbox(_) => Err(Errno::EPROTOTYPE),
         }
     }
 

@@ -93,6 +93,10 @@ impl Content for TimerFd {
         0
     }
 
+    fn label(&self) -> Option<&'static str> {
+        Some("[timerfd]")
+    }
+
     fn is_stream(&self) -> bool {
         true
     }

@@ -29,16 +29,19 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::Errno;
 use abi::file::RENAME_NOREPLACE;
-use percore::{AllCores, MAX_CORES, Pinned, pin};
-use sync::{CachePadded, SpinGuard, SpinLock};
+use percore::{Pinned, pin};
+use sync::{SpinGuard, SpinLock};
 
 use super::content::Content;
 use super::directory::{self, Change};
-use super::host::Place;
+use super::host::{Place, overlay_out};
 use super::memory_file::MemoryFile;
 use super::node::{Node, NodeRef, Volume};
 use super::path::Found;
+use super::rights;
+use super::watches;
 use crate::arch;
+use crate::arch::per_core::all_cores;
 use crate::mm::{epoch, fallible};
 
 static TREE: SpinLock<()> = SpinLock::new(());
@@ -57,6 +60,7 @@ pub fn attach(directory: &NodeRef, name: &[u8], node: &NodeRef) -> Result<(), Er
     node.set_parent(directory, name);
     names.insert(name, node.clone())?;
     names.touch();
+    watches::named(directory, node);
     Ok(())
 }
 
@@ -127,7 +131,9 @@ fn create(
 ) -> Result<NodeRef, Errno> {
     let Some(place) = at.parent.mounted() else {
         let node = make()?;
+        rights::inherit(&at.parent, &node);
         attach(&at.parent, &at.name, &node)?;
+        watches::created(at, &node);
         return Ok(node);
     };
     let pin = pin();
@@ -148,16 +154,21 @@ fn create(
         }
         made => made?,
     };
+    rights::inherit(&at.parent, &node);
     node.set_parent(&at.parent, &at.name);
     names.insert(&at.name, node.clone()).inspect_err(|_| place.undo(&at.name, node.is_directory()))?;
     names.touch();
+    watches::named(&at.parent, &node);
+    drop(names);
+    watches::created(at, &node);
     Ok(node)
 }
 
+/// Checks that the name is free, and that the running thread may make it.
 fn vacant(at: &Found<'_>) -> Result<(), Errno> {
     match at.node {
         Some(_) => Err(Errno::EEXIST),
-        None => at.parent.must_be_writable(),
+        None => at.parent.must_be_writable().and_then(|()| rights::permit_names(&at.parent)),
     }
 }
 
@@ -167,10 +178,11 @@ fn vacant(at: &Found<'_>) -> Result<(), Errno> {
 /// EROFS, ENOMEM, EOPNOTSUPP in a mounted directory.
 pub fn nameless_file(directory: &Node, permissions: u32) -> Result<NodeRef, Errno> {
     directory.must_be_writable()?;
+    rights::permit_names(directory)?;
     if directory.mounted().is_some() {
         return Err(Errno::EOPNOTSUPP);
     }
-    Node::nameless(permissions, MemoryFile::new()?)
+    Node::nameless(permissions, MemoryFile::new()?).inspect(|node| rights::inherit(directory, node))
 }
 
 /// Creates an empty file.
@@ -195,7 +207,9 @@ pub fn make_special(
     }
     // The host does not see it.
     let node = Node::file(at.parent.volume(), permissions, content)?;
+    rights::inherit(&at.parent, &node);
     attach(&at.parent, &at.name, &node)?;
+    watches::created(at, &node);
     Ok(node)
 }
 
@@ -260,6 +274,8 @@ pub fn writable(at: &Found<'_>) -> Result<NodeRef, Errno> {
     }
     names.replace(&at.name, directory::spare(&at.name, new.clone())?);
     node.remove_link();
+    drop(names);
+    watches::hand_over(node, &new);
     Ok(new)
 }
 
@@ -280,10 +296,14 @@ pub fn forget_gone(at: &Found<'_>) -> Result<(), Errno> {
 /// Removes the name of a file that is no directory.
 pub fn unlink(at: &Found<'_>) -> Result<(), Errno> {
     let node = at.existing()?;
+    if node.is_directory() && at.parent.is_writable() {
+        rights::permit_removal(&at.parent, node)?;
+    }
     if node.is_directory() {
         return Err(Errno::EISDIR);
     }
     at.parent.must_be_writable()?;
+    rights::permit_removal(&at.parent, node)?;
     let pin = pin();
     let mut names = at.parent.change(&pin, &at.name)?;
     if !names.get(&at.name).is_some_and(|named| named.is(node)) {
@@ -291,8 +311,11 @@ pub fn unlink(at: &Found<'_>) -> Result<(), Errno> {
     }
     remove_there(at, node)?;
     names.remove(&at.name);
+    overlay_out::note_removed(&at.parent, &at.name);
     node.remove_link();
     names.touch();
+    drop(names);
+    watches::removed(at, node);
     Ok(())
 }
 
@@ -309,9 +332,11 @@ fn remove_there(at: &Found<'_>, node: &Node) -> Result<(), Errno> {
 const MANY: usize = 4096;
 /// The least part of them that one core has, so that the epochs that it forces are for many directories.
 const MANY_OF_ONE: usize = 256;
-/// Per core, the directories that it has removed since it freed them. Relaxed: a hint.
-static REMOVED: AllCores<AtomicUsize> =
-    AllCores::new([const { CachePadded::new(AtomicUsize::new(0)) }; MAX_CORES]);
+
+all_cores! {
+    /// Per core, the directories that it has removed since it freed them. Relaxed: a hint.
+    static REMOVED: AtomicUsize = AtomicUsize::new(0);
+}
 
 /// Frees removed directories if this core has removed many. Called without a lock. The caller does not use
 /// what it has looked up any more.
@@ -333,6 +358,7 @@ pub fn remove_directory(at: &Found<'_>) -> Result<(), Errno> {
         b"/" => return Err(Errno::EBUSY),
         _ => at.parent.must_be_writable()?,
     }
+    rights::permit_removal(&at.parent, node)?;
     if !node.is_directory() {
         return Err(Errno::ENOTDIR);
     }
@@ -340,14 +366,17 @@ pub fn remove_directory(at: &Found<'_>) -> Result<(), Errno> {
         return Err(Errno::EBUSY);
     }
     let pin = pin();
-    let _tree = TREE.lock();
+    let tree = TREE.lock();
     let mut names = at.parent.change(&pin, &at.name)?;
     if !names.get(&at.name).is_some_and(|named| named.is(node)) {
         return Err(Errno::ENOENT);
     }
     retire(node, || remove_there(at, node))?;
     names.remove(&at.name);
+    overlay_out::note_removed(&at.parent, &at.name);
     names.touch();
+    drop((names, tree));
+    watches::removed(at, node);
     Ok(())
 }
 
@@ -386,6 +415,7 @@ pub fn rename(from: &Found<'_>, to: &Found<'_>, flags: u32) -> Result<(), Errno>
     if (from.slash || to.slash) && !node.is_directory() {
         return Err(Errno::ENOTDIR);
     }
+    permit_rename(from, to, node)?;
     if node.is_directory() {
         return move_directory(from, to, node, flags);
     }
@@ -393,6 +423,20 @@ pub fn rename(from: &Found<'_>, to: &Found<'_>, flags: u32) -> Result<(), Errno>
         Errno::EISDIR if replaces_above(from, to, &TREE.lock()) => Errno::ENOTEMPTY,
         error => error,
     })
+}
+
+/// Checks that the running thread may move `node`.
+fn permit_rename(from: &Found<'_>, to: &Found<'_>, node: &NodeRef) -> Result<(), Errno> {
+    rights::permit_removal(&from.parent, node)?;
+    match &to.node {
+        Some(victim) => rights::permit_removal(&to.parent, victim)?,
+        None => rights::permit_names(&to.parent)?,
+    }
+    // Its `..` changes.
+    match node.is_directory() && !from.parent.is(&to.parent) {
+        true => rights::permit(node, rights::WRITE),
+        false => Ok(()),
+    }
 }
 
 fn move_directory(from: &Found<'_>, to: &Found<'_>, node: &NodeRef, flags: u32) -> Result<(), Errno> {
@@ -454,9 +498,13 @@ fn exchange(from: &Found<'_>, to: &Found<'_>, node: &NodeRef, flags: u32) -> Res
         return Err(Errno::EEXIST);
     }
     let entry = victim.map(|_| directory::spare(&to.name, node.clone())).transpose()?;
+    let watched = victim.filter(|victim| victim.watched() != 0).cloned();
     let there = || rename_there(from, to, node, victim);
     match victim {
-        Some(victim) if victim.is_directory() => retire(victim, there)?,
+        Some(victim) if victim.is_directory() => {
+            retire(victim, there)?;
+            overlay_out::note_removed(&to.parent, &to.name);
+        }
         Some(victim) => there().map(|()| victim.remove_link())?,
         None => there()?,
     }
@@ -473,9 +521,13 @@ fn exchange(from: &Found<'_>, to: &Found<'_>, node: &NodeRef, flags: u32) -> Res
     // Between the two, as `path::of` needs it.
     node.set_parent(&to.parent, &to.name);
     new.touch();
+    watches::named(&to.parent, node);
     old.remove(&from.name);
+    overlay_out::note_removed(&from.parent, &from.name);
     old.touch();
     drop(moving);
+    drop((old, elsewhere));
+    watches::moved(from, to, node, watched.as_ref());
     Ok(())
 }
 
@@ -490,6 +542,10 @@ fn may_replace<'n>(
         return Err(Errno::ENOENT);
     }
     let Some(victim) = names.get(&to.name) else { return Ok(None) };
+    if !to.node.as_ref().is_some_and(|checked| checked.is(victim)) {
+        // It has come since the rights were checked.
+        rights::permit_removal(&to.parent, victim)?;
+    }
     match (node.is_directory(), victim.is_directory()) {
         _ if flags & RENAME_NOREPLACE != 0 => Err(Errno::EEXIST),
         (true, false) => Err(Errno::ENOTDIR),

@@ -4,14 +4,15 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use abi::reads;
-use percore::{AllCores, CoreId, MAX_CORES, Pinned, pin};
+use percore::{CoreId, Pinned, pin};
 use refcache::{Config, Refcache};
-use sync::{CachePadded, SetOnce};
+use sync::SetOnce;
 
 use super::statistics::sum;
-use super::{Scheduler, frames, lending, read_counters, remains, shrinkers, space};
+use super::{Scheduler, frames, lending, read_counters, remains, shrinkers, slab, space};
 use crate::above::Above;
 use crate::arch;
+use crate::arch::per_core::all_cores;
 use crate::counters::{self, Counter};
 
 /// Entries of each core's delta cache: 32 KiB. A fork adjusts each frame, node and mapping of two spaces in a
@@ -56,11 +57,16 @@ static LARGE_NAMELESS: AtomicUsize = AtomicUsize::new(0);
 static UNFINISHED: AtomicBool = AtomicBool::new(false);
 /// How often cores have been asked for the frames of their magazines.
 static CALLS: AtomicU64 = AtomicU64::new(0);
-/// The last call that each core has answered. Only the core itself writes its word.
-static HEARD: AllCores<AtomicU64> = AllCores::new([const { CachePadded::new(AtomicU64::new(0)) }; MAX_CORES]);
-/// Cores whose caller holds a lock: see [`without_reclaim`]. Only the core itself accesses its word.
-static LOCKED: AllCores<AtomicBool> =
-    AllCores::new([const { CachePadded::new(AtomicBool::new(false)) }; MAX_CORES]);
+
+all_cores! {
+    /// The last call that each core has answered. Only the core itself writes its word.
+    static HEARD: AtomicU64 = AtomicU64::new(0);
+}
+
+all_cores! {
+    /// Cores whose caller holds a lock: see [`without_reclaim`]. Only the core itself accesses its word.
+    static LOCKED: AtomicBool = AtomicBool::new(false);
+}
 
 /// Creates the domains, with every core offline. Called once, at boot.
 pub fn init(cores: usize) {
@@ -249,16 +255,15 @@ pub fn free_removed() -> bool {
     if rcu().backlog() == 0 {
         return had_remains;
     }
-    lending::keep(&pin());
     // The first grace period ends the look-ups, and in the second every core frees the files that it removed.
-    let (end, hurrying) = (rcu().grace_end() + rcu::GRACE, hurrying(|| rcu().epoch()));
-    let go_on = || rcu().epoch() < end && hurrying();
-    loop {
-        rcu().drain_while(&pin(), in_piece(&go_on));
-        if !Above::is_asked() || !Above::pause() {
-            break;
-        }
-    }
+    let end = rcu().grace_end() + rcu::GRACE;
+    drain_in_pieces(
+        || rcu().epoch(),
+        || rcu().epoch() < end,
+        |go_on| {
+            rcu().drain_while(&pin(), go_on);
+        },
+    );
     free_remains();
     true
 }
@@ -284,14 +289,18 @@ pub fn settle() {
 /// Forces as many epochs as it takes to free `objects` that this core has released, in pieces between which
 /// other tasks run. It does not wait for objects of others. The caller holds no lock.
 pub fn free_own(objects: usize) {
-    // Each object has two headers to review.
-    force(LIFE_AFTER_DEATH + (2 * objects).div_ceil(REVIEW_BUDGET) as u64);
+    force(epochs_to_free(objects));
+}
+
+/// Returns the epochs in which one core frees `objects`. Each has two headers to review.
+fn epochs_to_free(objects: usize) -> u64 {
+    LIFE_AFTER_DEATH + (2 * objects).div_ceil(REVIEW_BUDGET) as u64
 }
 
 /// Frees files whose last user is gone, in the same way: perhaps a mapping, then what it has mapped, then the
 /// open file, then the file. They are reviewed after what is dead already.
 pub fn free_unused() {
-    force(2 * LIFE_AFTER_DEATH + (2 * domain().garbage()).div_ceil(REVIEW_BUDGET) as u64);
+    force(LIFE_AFTER_DEATH + epochs_to_free(domain().garbage()));
     free_removed();
 }
 
@@ -305,19 +314,49 @@ pub fn free_nameless() -> bool {
     may_be
 }
 
+/// Frees removed files, and the objects that are dead, until few are left or no more come free, for at most a
+/// second. It does not wait for objects that die meanwhile. Other tasks run in between if that is due. The
+/// caller holds no lock.
+pub fn free_dead() {
+    free_removed();
+    let (end, deadline) = (domain().epoch() + epochs_to_free(domain().garbage()), arch::now_ns() + WAIT_NS);
+    drain_in_pieces(
+        || domain().epoch(),
+        || is_much_dead() && domain().epoch() < end && arch::now_ns() < deadline,
+        |go_on| {
+            domain().drain_while(&pin(), go_on);
+        },
+    );
+}
+
 fn force(epochs: u64) {
     free_removed();
     let end = domain().epoch() + epochs;
+    drain_in_pieces(
+        || domain().epoch(),
+        || domain().epoch() < end,
+        |go_on| {
+            domain().drain_while(&pin(), go_on);
+        },
+    );
+    free_remains();
+}
+
+/// Calls `drain` with a condition that holds while `wanted` does and no other task is due here, and again if
+/// it was not `drain` itself or `wanted` that ended it. Other tasks run in between. A killed task stops.
+fn drain_in_pieces(epoch: impl Fn() -> u64, wanted: impl Fn() -> bool, drain: impl Fn(&dyn Fn() -> bool)) {
     loop {
         lending::keep(&pin());
-        // A second for each piece, because other tasks may have many slices in between.
-        let hurrying = hurrying(|| domain().epoch());
-        domain().drain_while(&pin(), in_piece(|| domain().epoch() < end && hurrying()));
-        if !Above::is_asked() || !Above::pause() {
-            break;
+        let (hurrying, is_cut) = (hurrying(&epoch), Cell::new(false));
+        drain(&|| {
+            let is_wanted = wanted();
+            is_cut.set(is_wanted && (!hurrying() || Above::is_asked()));
+            is_wanted && !is_cut.get()
+        });
+        if !is_cut.get() || !Above::pause() {
+            return;
         }
     }
-    free_remains();
 }
 
 /// Frees what this core frees in pieces, and returns whether there was any. Other tasks run in between if
@@ -386,9 +425,9 @@ pub fn may_reclaim() -> bool {
 
 /// Reclaims memory and returns whether it found enough to try again. It frees tasks that have exited here and
 /// spaces that this core released, shrinks caches, forces epochs, unmaps kernel stacks without a task, and
-/// collects the frames of other cores' magazines and the page tables of idle cores. If `desperate`, it also
-/// frees the page tables of running programs, which the next touches make again. Fails at once inside
-/// [`without_reclaim`], otherwise the caller holds no lock.
+/// collects the frames of other cores' magazines and the page tables of idle cores. If that is not enough, it
+/// gives frames of the heap back. If `desperate`, it also frees the page tables of running programs, which
+/// the next touches make again. Fails at once inside [`without_reclaim`], otherwise the caller holds no lock.
 pub fn reclaim(desperate: bool) -> bool {
     if !may_reclaim() {
         return false;
@@ -407,6 +446,9 @@ pub fn reclaim(desperate: bool) -> bool {
     let wanted = (before + WORTH_A_RETRY).min(frames::SOME);
     let enough = || frames::stats().pooled >= wanted;
     gather(enough);
+    if !enough() {
+        slab::give_back();
+    }
     DESPERATE.fetch_sub(desperate.into(), Ordering::Relaxed);
     SHORT.fetch_sub(1, Ordering::Relaxed);
     enough()

@@ -1,18 +1,17 @@
 //! Allocations that a program can cause. They fail with ENOMEM instead of ending the kernel.
 
-use alloc::alloc::{alloc, dealloc};
+use alloc::alloc::alloc;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::alloc::Layout;
 use core::fmt;
-use core::hint::black_box;
 use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicUsize;
 
 use abi::Errno;
 
-use crate::mm::fault_injection;
+use super::{fault_injection, slab};
 
 /// A type with the layout of the block that `Arc::new` allocates.
 #[repr(C)]
@@ -23,19 +22,19 @@ struct ArcBlock<T> {
 
 /// Calls `Arc::new`, or returns ENOMEM.
 ///
-/// Stable Rust has no such call. A block of the same layout is allocated and freed first. It is then the
-/// first on this core's free list, and `Arc::new` takes it, because kernel code is neither preempted nor
-/// migrated and interrupt handlers do not allocate.
+/// Stable Rust has no such call. The heap [prepares](slab::prepare) a block of the same layout first, and
+/// `Arc` takes it, because kernel code is neither preempted nor migrated and interrupt handlers do not
+/// allocate. The value is then written to its place, which costs one copy of it.
 pub fn arc<T>(value: T) -> Result<Arc<T>, Errno> {
-    let layout = Layout::new::<ArcBlock<T>>();
-    // SAFETY: the block has counts, so its size is not 0.
-    let probe = black_box(unsafe { alloc(layout) });
-    if probe.is_null() {
+    const { assert!(size_of::<ArcBlock<T>>() <= slab::PREPARED, "another core may take a larger block first") };
+    if !slab::prepare(Layout::new::<ArcBlock<T>>()) {
         return Err(Errno::ENOMEM);
     }
-    // SAFETY: allocated above with this layout.
-    unsafe { dealloc(probe, layout) };
-    Ok(fault_injection::without_faults(|| Arc::new(value)))
+    let mut made = fault_injection::without_faults(Arc::<T>::new_uninit);
+    let place = Arc::get_mut(&mut made).ok_or(Errno::ENOMEM)?;
+    place.write(value);
+    // SAFETY: just written.
+    Ok(unsafe { made.assume_init() })
 }
 
 /// Calls `Box::new`, or returns ENOMEM.

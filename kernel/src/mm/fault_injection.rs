@@ -6,11 +6,11 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use percore::{AllCores, MAX_CORES, pin};
-use sync::CachePadded;
+use percore::pin;
 
 use super::Watcher;
 use crate::above::Above;
+use crate::arch::per_core::all_cores;
 
 /// Allocations until the last one that fails, or 0 if none is counted. Relaxed everywhere: a test knows when
 /// it asks.
@@ -19,9 +19,11 @@ static LEFT: AtomicU64 = AtomicU64::new(0);
 static FAILURES: AtomicU64 = AtomicU64::new(0);
 /// Number of allocations that have failed since the last plan.
 static FAILED: AtomicU64 = AtomicU64::new(0);
-/// Cores on which fault injection is off. Only the core itself accesses its entry.
-static WITHOUT_FAULTS: AllCores<AtomicBool> =
-    AllCores::new([const { CachePadded::new(AtomicBool::new(false)) }; MAX_CORES]);
+
+all_cores! {
+    /// Cores on which fault injection is off. Only the core itself accesses its entry.
+    static WITHOUT_FAULTS: AtomicBool = AtomicBool::new(false);
+}
 
 /// Makes the `first` allocation from now on fail, and `failures` in all, or none if `first` is 0.
 pub fn plan(first: u64, failures: u64) {

@@ -18,9 +18,12 @@
 //!    visited the original yet will visit the copy (see `mappings.rs`). A walk that has visited the original
 //!    has left no page to copy.
 //! 3. The number is the record's physical address / 64, so no table is needed to find the record.
+//! 4. A record of *all* spaces is of none, and stays for ever. A walk of the mappings finds no space by it,
+//!    so it is for a file whose pages stay as they are. A child has the same record, because it shows the
+//!    file at the same place.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::mem::offset_of;
 use core::ops::Deref;
 use core::ptr::NonNull;
@@ -57,6 +60,8 @@ pub struct FileMapping {
     /// The virtual page where the file's page 0 would be, which may lie below 0. Relaxed, as for `end`: set
     /// before any page shows the record, and published by the locks of their slots.
     base: AtomicU64,
+    /// Whether it is of all spaces, or is a moved copy of such a record: its pages are not looked for.
+    of_all: bool,
     /// Pages of the file that the record may show: the first, and one past the last.
     first: u64,
     end: AtomicU64,
@@ -67,13 +72,15 @@ pub struct Held(NonNull<FileMapping>);
 
 // SAFETY: the record is counted by Refcache, which is shared by all cores.
 unsafe impl Send for Held {}
+// SAFETY: as for `Send`. Of the record only atomics and the links change, and these under their list's lock.
+unsafe impl Sync for Held {}
 
 impl FileMapping {
     /// Returns a copy for `space`, whose pages lie `shift` pages further up.
     fn copied(&self, space: Name, shift: u64) -> Result<Held, Errno> {
         let base = self.base.load(Ordering::Relaxed).wrapping_add(shift);
         let shown = (base, self.first, self.end.load(Ordering::Relaxed));
-        let copy = Self::make(self.source.clone(), space, shown)?;
+        let copy = Self::make(self.source.clone(), space, shown, self.of_all)?;
         self.source.mappings().add_copy(self, copy.0);
         Ok(copy)
     }
@@ -82,6 +89,7 @@ impl FileMapping {
         source: RefcacheArc<Source>,
         space: Name,
         (base, first, end): (u64, u64, u64),
+        of_all: bool,
     ) -> Result<Held, Errno> {
         let block = NonNull::from(fallible::empty::<Self>(1)?.leak()).cast::<Self>();
         // SAFETY: the block has room for one record and lies in the physmap. The word lies in the record, and
@@ -96,6 +104,7 @@ impl FileMapping {
                 source,
                 space,
                 base: AtomicU64::new(base),
+                of_all,
                 first,
                 end: AtomicU64::new(end),
             });
@@ -167,7 +176,16 @@ impl Held {
         pages: u64,
     ) -> Result<Self, Errno> {
         source.mappings().open()?;
-        let made = FileMapping::make(source, space.name(), (0, first, first + pages))?;
+        let made = FileMapping::make(source, space.name(), (0, first, first + pages), false)?;
+        made.source.mappings().add(made.0);
+        Ok(made)
+    }
+
+    /// Creates the record of all spaces for one page of `source`, which each of them may show at `at`.
+    pub fn of_all(source: Source, at: PageNum) -> Result<Self, Errno> {
+        let source = RefcacheArc::new(source)?;
+        source.mappings().open()?;
+        let made = FileMapping::make(source, Name::new(Weak::new())?, (at.get(), 0, 1), true)?;
         made.source.mappings().add(made.0);
         Ok(made)
     }
@@ -220,9 +238,13 @@ pub fn adjust(pin: &Pinned, backing: BackingNum, pages: i64) {
     unsafe { epoch::domain().adjust(pin, record(backing).cast(), pages) };
 }
 
-/// Sets the start of the mapping to `start`.
+/// Sets the start of the mapping to `start`. A record of all spaces is there already, and is not written.
 pub fn placed(backing: BackingNum, start: PageNum) {
-    with(backing, |record| record.base.store(start.get().wrapping_sub(record.first), Ordering::Relaxed));
+    with(backing, |record| {
+        if !record.of_all {
+            record.base.store(start.get().wrapping_sub(record.first), Ordering::Relaxed);
+        }
+    });
 }
 
 /// Extends the mapping to end before `end`.
@@ -233,8 +255,16 @@ pub fn grown(backing: BackingNum, end: PageNum) {
 /// Returns a copy of `backing` for the child `space`, which shows the same at each page. The copy lives as
 /// long as the caller stays pinned, or pages refer to it. Returns `None` without memory.
 pub fn inherited(_pin: &Pinned, backing: BackingNum, space: &Arc<SpaceHandle>) -> Option<BackingNum> {
+    if is_of_all(backing) {
+        return Some(backing);
+    }
     let copy = with(backing, |record| record.copied(space.name(), 0));
     copy.ok().map(|copy| copy.number())
+}
+
+/// Returns whether children have the same record.
+fn is_of_all(backing: BackingNum) -> bool {
+    with(backing, |record| record.of_all)
 }
 
 /// Does the same for a walk in pieces. `last` is the backing asked for last with its copy, which is kept for
@@ -244,6 +274,9 @@ pub fn inherited_again(
     backing: BackingNum,
     space: &Arc<SpaceHandle>,
 ) -> Option<BackingNum> {
+    if is_of_all(backing) {
+        return Some(backing);
+    }
     if let Some((_, copy)) = last.as_ref().filter(|(asked, _)| *asked == backing) {
         return Some(copy.number());
     }

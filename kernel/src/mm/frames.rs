@@ -11,15 +11,12 @@
 mod depot;
 mod pool;
 
-use percore::{AllCores, MAX_CORES, Pinned};
-use sync::CachePadded;
+use percore::Pinned;
 use vm::FrameNum;
 
-use self::pool::{EMERGENCY, alloc_emergency, emergency, is_reserved, is_scarce, note_level, pool};
-pub(super) use self::pool::{
-    alloc_block, alloc_singles, each_owner, end, exists, free_block, note, pool_notes,
-};
-pub use self::pool::{init, is_low, reserve, total};
+use self::pool::{EMERGENCY, add, alloc_emergency, emergency, is_reserved, is_scarce, note_level, pool};
+pub(super) use self::pool::{alloc_block, alloc_singles, each_owner, exists, free_block, note, pool_notes};
+pub use self::pool::{end, init, is_low, reserve, total};
 use super::FRAME;
 use super::fault_injection;
 use super::huge_frames;
@@ -27,6 +24,7 @@ use super::magazine::{Dirty, Magazine, Stack};
 use super::owner::Owner;
 use super::read_refs;
 use crate::above::Above;
+use crate::arch::per_core::all_cores;
 use crate::arch::{self, KernelFrames, phys_to_virt};
 use crate::counters::{self, Counter};
 
@@ -38,8 +36,10 @@ const PLENTY: u64 = 2;
 /// Then another try is worthwhile.
 pub const SOME: u64 = 64;
 
-static MAGAZINES: AllCores<Magazine> =
-    AllCores::new([const { CachePadded::new(Magazine::new()) }; MAX_CORES]);
+all_cores! {
+    static MAGAZINES: Magazine = Magazine::new();
+}
+
 #[inline(always)]
 pub(super) fn mine(pin: &Pinned) -> &'static Magazine {
     MAGAZINES.mine(pin)
@@ -211,6 +211,9 @@ impl KernelFrames for Above {
         note(frame, Owner::held(0));
         free_raw(pin, frame);
     }
+    fn take_image(start: u64, end: u64) {
+        add(start, end);
+    }
     fn add_reads(frame: u64, reads: u64) {
         read_refs::add(FrameNum::new(frame), reads);
     }
@@ -231,6 +234,7 @@ fn zeroed_now(pin: &Pinned) -> Option<u64> {
 }
 
 /// Fills a frame that the caller owns with zeroes.
+#[inline]
 fn zeroed(pin: &Pinned, frame: u64) -> u64 {
     // SAFETY: only this caller has the frame.
     unsafe { arch::zero_frames(phys_to_virt(frame * FRAME), 1) };
@@ -293,7 +297,7 @@ pub struct Stats {
 
 /// Returns the current amounts. Approximate while other cores run.
 pub fn stats() -> Stats {
-    let magazines: usize = MAGAZINES.iter().take(arch::cores()).map(|magazine| magazine.frames()).sum();
+    let magazines: usize = MAGAZINES.first(arch::cores()).map(|magazine| magazine.frames()).sum();
     let (pool, depots) = (pool().free_frames(), depot::frames() as u64);
     let pooled = pool.saturating_sub(emergency()) + depots;
     Stats { total: total(), free: pool + depots + magazines as u64, pooled }

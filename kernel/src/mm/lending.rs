@@ -18,20 +18,21 @@
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 
-use percore::{AllCores, MAX_CORES, Pinned, pin};
+use percore::{Pinned, pin};
 use rcu::{Change, Counted, LoanCell, Loaned, NotLocked, Removed, Trie, Word};
-use sync::CachePadded;
 
 use super::Files;
 use super::epoch::rcu;
 use super::static_or_arc::StaticOrArc;
 use crate::above::Above;
+use crate::arch::per_core::all_cores;
 
 /// A reference to an open file.
 type File = StaticOrArc<<Above as Files>::Open>;
 
-static CELLS: AllCores<LoanCell<File>> =
-    AllCores::new([const { CachePadded::new(LoanCell::new()) }; MAX_CORES]);
+all_cores! {
+    static CELLS: LoanCell<File> = LoanCell::new();
+}
 
 /// An open file that a call uses, perhaps without having counted it. It stays with its task.
 pub struct Borrowed(ManuallyDrop<Loaned<File>>);

@@ -74,13 +74,13 @@ const EACH: u64 = 1 + page_refs::SIZE;
 /// less for the rest.
 const SHARE: u64 = 8;
 
-/// Finds the memory, maps it and opens the pool and the heap. Returns the bytes of memory. Called once, at
+/// Finds the memory, maps it and opens the pool and the heap. Called once, at
 /// boot.
 ///
 /// # Panics
 /// If there is too little memory to boot.
 #[allow(unsafe_code)]
-pub fn init(boot: &BootInfo) -> u64 {
+pub fn init(boot: &BootInfo) {
     let ram = MemoryMap::new(boot.memory(), LIMIT);
     let mut free = ram.clone();
     [LOW_MEMORY, arch::kernel_image(), boot.image()].into_iter().for_each(|used| free.remove(used));
@@ -91,6 +91,8 @@ pub fn init(boot: &BootInfo) -> u64 {
     arch::init_map(&ram, &mut || carve(&mut free, FRAME, BOOT_LIMIT));
     // SAFETY: all memory is shown now, and the map leaves out all that is used.
     unsafe { frames::init(&free, notes, end) };
+    let (start, end) = arch::kernel_image();
+    (start / FRAME..end / FRAME).for_each(|frame| frames::note(frame, owner::Owner::IMAGE));
     page_refs::init(page_refs);
     if free.lost() > 0 {
         control::warn(format_args!(
@@ -98,7 +100,6 @@ pub fn init(boot: &BootInfo) -> u64 {
             free.lost() >> 10
         ));
     }
-    free.frames() * FRAME
 }
 
 fn carve(free: &mut MemoryMap, bytes: u64, limit: u64) -> u64 {

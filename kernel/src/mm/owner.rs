@@ -19,7 +19,7 @@ const SLAB: u8 = 0x40;
 const ORDER: u8 = 0x1f;
 
 impl Owner {
-    /// Never the pool's: firmware, the kernel's image, the boot image, the pool's own list, the physmap's
+    /// Never the pool's: firmware, the boot image, the pool's own list, the physmap's
     /// tables. Its value is 0, with which notes begin.
     pub const RESERVED: Self = Self(0);
     /// A page of a kernel stack.
@@ -30,6 +30,8 @@ impl Owner {
     pub const TABLE: Self = Self(0x62);
     /// A page of a program.
     pub const FRAME: Self = Self(0x63);
+    /// The kernel's own code and data.
+    pub const IMAGE: Self = Self(0x65);
     /// A radix node's slots, or second words.
     pub const NODE: Self = Self(0x64);
 
@@ -76,6 +78,7 @@ impl Display for Owner {
             Self::TABLE => f.write_str("table"),
             Self::FRAME => f.write_str("frame"),
             Self::NODE => f.write_str("node"),
+            Self::IMAGE => f.write_str("image"),
             free if free.is_free() => f.write_str("free"),
             Self(HELD) => f.write_str("single"),
             block if block == Self::held(1) => f.write_str("pair"),

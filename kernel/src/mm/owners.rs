@@ -8,6 +8,7 @@
 //! | `process` `space` `tables` | the objects of the program that are there once |
 //! | `image` | the kernel's own code and data: its symbols say more |
 //! | `pool` | the pool's note for each frame |
+//! | `page-counts` | the count of each frame |
 //! | `frame` `table` | pages of the program and its page tables, as they are mapped now |
 //! | `stack` `kernel-table` | kernel stacks of threads; page tables of the kernel's half that were made after boot |
 //! | `slab:BYTES` | heap objects of this size |
@@ -28,6 +29,7 @@ use percore::CoreId;
 use super::FRAME;
 use super::frames;
 use super::owner::Owner;
+use super::page_refs;
 use super::space::{self, SpaceHandle};
 use crate::{arch, control};
 
@@ -45,8 +47,8 @@ pub fn report(space: &SpaceHandle, objects: &[(&str, Range)]) {
         objects.iter().for_each(|(kind, range)| say(*range, kind));
         space.objects().iter().for_each(|(kind, range)| say(*range, kind));
         cores(say);
-        say(arch::kernel_image(), &"image");
         say(frames::pool_notes(), &"pool");
+        say(page_refs::range(), &"page-counts");
         runs(&notes, say);
     });
 }

@@ -34,6 +34,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use abi::Errno;
 use abi::config::Refs;
 use abi::reads;
+use baselines::Asked;
 use percore::Pinned;
 use refcache::{Header, Refcache, Release};
 use vm::FrameNum;
@@ -73,6 +74,12 @@ pub(super) fn init(start: u64) {
     START.store(start, Ordering::Relaxed);
 }
 
+/// Returns the physical range of the array.
+pub(super) fn range() -> (u64, u64) {
+    let start = START.load(Ordering::Relaxed);
+    (start, start + frames::end() * SIZE)
+}
+
 /// Makes a frame that the caller owns alone counted, with one reference: the caller's. Its last holder can
 /// find out that it is the last ([`unshare`]).
 pub fn share(_pin: &Pinned, frame: FrameNum) {
@@ -92,6 +99,11 @@ pub fn share_of_file(_pin: &Pinned, frame: FrameNum) -> Result<(), Errno> {
     };
     write(frame, Header::new(1, None, release), baseline.map(|baseline| NonNull::from(Box::leak(baseline))));
     Ok(())
+}
+
+/// Makes a frame that the kernel keeps for ever counted, so that pages can hold references of it.
+pub fn share_for_ever(frame: FrameNum) {
+    write(frame, Header::new(1, None, release), None);
 }
 
 fn write(frame: FrameNum, header: Header, baseline: Option<NonNull<BaselineRefs>>) {
@@ -121,9 +133,9 @@ pub fn show(pin: &Pinned, frame: FrameNum) {
 }
 
 /// Adds a reference of a file or a read to the header of a file's frame, which the pinned caller found in its
-/// tree.
+/// tree, or a page's to that of a frame that is kept for ever.
 #[inline]
-pub(super) fn join(pin: &Pinned, frame: FrameNum) {
+pub fn join(pin: &Pinned, frame: FrameNum) {
     // SAFETY: the frame lives as long as the caller is pinned, and its header is not one of a sole holder.
     unsafe { epoch::domain().adjust(pin, descriptor(frame).cast(), 1) }
 }
@@ -189,6 +201,13 @@ pub fn unshare(_pin: &Pinned, frame: FrameNum) -> bool {
     unsafe { descriptor(frame).as_ref() }.header.is_sole()
 }
 
+/// Returns a word for the owner of a frame that is owned alone. It has any value at first.
+pub(super) fn word_of_owner(frame: FrameNum) -> &'static AtomicU64 {
+    let descriptor = descriptor(frame).as_ptr();
+    // SAFETY: the physmap shows all descriptors, they are never freed, and any bytes are a number.
+    unsafe { &(*descriptor).readers }
+}
+
 fn descriptor(frame: FrameNum) -> NonNull<PageRef> {
     let at = phys_to_virt::<PageRef>(START.load(Ordering::Relaxed) + frame.get() * SIZE);
     // SAFETY: no address in the physmap is null.
@@ -213,16 +232,32 @@ unsafe fn release(_: &Refcache, pin: &Pinned, header: NonNull<Header>) {
 /// # Safety
 /// Called once for each header, by the domain, with the header of a descriptor.
 unsafe fn release_unread(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
-    if is_read(pin, header) {
-        // SAFETY: the caller's promise.
-        return unsafe { come_back(domain, pin, header, release_unread) };
+    // SAFETY: the caller's promise.
+    if !unsafe { stays_while_read(domain, pin, header, release_unread) } {
+        frames::free(pin, frame_of(header));
     }
-    frames::free(pin, frame_of(header));
 }
 
-/// Returns whether a read holds a file's frame. No core can find the frame any more.
-fn is_read(pin: &Pinned, header: NonNull<Header>) -> bool {
-    read_refs::is_held(pin, frame_of(header))
+/// Makes the domain call `release` again if a read holds a file's frame, or may hold it. Returns whether it
+/// did. No core can find the frame any more.
+///
+/// # Safety
+/// As for [`stay`].
+unsafe fn stays_while_read(
+    domain: &Refcache,
+    pin: &Pinned,
+    header: NonNull<Header>,
+    release: Release,
+) -> bool {
+    let asked = read_refs::ask(pin, frame_of(header));
+    match asked {
+        Asked::Free => {}
+        // SAFETY: the caller's promise.
+        Asked::Held(_) => unsafe { stay(domain, pin, header, release) },
+        // SAFETY: as above.
+        Asked::Unfinished(_) => unsafe { come_back(domain, pin, header, release) },
+    }
+    asked != Asked::Free
 }
 
 /// Makes the domain call `release` of a frame's header, or another's, some epochs later. It does not count as
@@ -230,14 +265,24 @@ fn is_read(pin: &Pinned, header: NonNull<Header>) -> bool {
 ///
 /// # Safety
 /// The domain has forgotten the header.
-pub(super) unsafe fn come_back(domain: &Refcache, pin: &Pinned, header: NonNull<Header>, release: Release) {
+pub(super) unsafe fn stay(domain: &Refcache, pin: &Pinned, header: NonNull<Header>, release: Release) {
+    // SAFETY: the caller's promise.
+    unsafe { come_back(domain, pin, header, release) };
+    domain.note_kept(pin);
+}
+
+/// Does the same after a step towards the end, which counts as the release of one object: a core that drains
+/// the domain goes on.
+///
+/// # Safety
+/// As for [`stay`].
+unsafe fn come_back(domain: &Refcache, pin: &Pinned, header: NonNull<Header>, release: Release) {
     // SAFETY: the caller's promise. The header becomes that of an object with one reference, which is dropped
     // at once.
     unsafe {
         header.write(Header::new(1, None, release));
         domain.adjust(pin, header, -1);
     }
-    domain.note_kept(pin);
 }
 
 /// Tells the baseline that the file has dropped its reference. All cores that found the page there without a
@@ -246,9 +291,9 @@ pub(super) unsafe fn come_back(domain: &Refcache, pin: &Pinned, header: NonNull<
 /// # Safety
 /// Called once for each header, by the domain, with the header of a descriptor that has a baseline.
 unsafe fn release_of_file(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
-    if is_read(pin, header) {
-        // SAFETY: the caller's promise.
-        return unsafe { come_back(domain, pin, header, release_of_file) };
+    // SAFETY: the caller's promise.
+    if unsafe { stays_while_read(domain, pin, header, release_of_file) } {
+        return;
     }
     // SAFETY: the descriptor has a baseline, and the file's reference, which ends here, has kept it.
     let baseline = unsafe { baseline_of(header) };
@@ -272,7 +317,7 @@ unsafe fn ask(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
         return free_of_file(pin, frame_of(header));
     }
     // SAFETY: the caller's promise.
-    unsafe { come_back(domain, pin, header, ask) }
+    unsafe { stay(domain, pin, header, ask) }
 }
 
 /// # Safety

@@ -7,6 +7,9 @@
 //!  roots[2] ─▶ ...                                    up to 2^27, and roots[3] up to 2^36
 //! ```
 //!
+//! In a node the words of neighbouring digits are 8 words apart, so that a call that makes a page shares no
+//! cache line with a call that reads the next one. The words of 64 neighbours fill 8 lines in either order.
+//!
 //! A word is 0, or [`PRESENT`] and the number of a frame: the page's, or the next node's. So a small file is
 //! one node, and no root ever moves. The tree is not a radix map: pages are looked up far more often than
 //! inserted, by cores that share nothing else, and a lookup must write nothing, not even a lock.
@@ -62,7 +65,7 @@ impl PageTree {
         let top = height(page);
         let mut word = self.roots.get(top)?;
         for level in (0..=top).rev() {
-            word = below(word)?.get(digit(page, level))?;
+            word = below(word)?.get(place(digit(page, level)))?;
         }
         frame(word.load(Ordering::Acquire))
     }
@@ -75,7 +78,7 @@ impl PageTree {
         let top = height(page);
         let mut word = self.roots.get(top).ok_or(OutOfMemory)?;
         for level in (0..=top).rev() {
-            word = below_or_new(pin, word)?.get(digit(page, level)).ok_or(OutOfMemory)?;
+            word = below_or_new(pin, word)?.get(place(digit(page, level))).ok_or(OutOfMemory)?;
         }
         Ok(set(word, new).err().unwrap_or(new))
     }
@@ -155,6 +158,11 @@ fn digit(page: u64, level: usize) -> usize {
     (page >> (DIGIT * level as u32)) as usize % SLOTS
 }
 
+/// Returns the index of a digit's word: its two lower digits of three bits change places.
+fn place(digit: usize) -> usize {
+    digit & !0o77 | digit >> 3 & 7 | (digit & 7) << 3
+}
+
 fn frame(word: u64) -> Option<FrameNum> {
     (word != 0).then(|| FrameNum::new(word & !PRESENT))
 }
@@ -196,7 +204,8 @@ fn walk<B>(
     let span = 1 << (DIGIT * level as u32);
     let from = range.start.saturating_sub(first) / span;
     let to = range.end.saturating_sub(first).div_ceil(span);
-    (from..to).zip(node.iter().skip(from as usize)).try_for_each(|(index, word)| {
+    (from..to.min(SLOTS as u64)).try_for_each(|index| {
+        let Some(word) = node.get(place(index as usize)) else { return ControlFlow::Continue(()) };
         let page = first + index * span;
         if level == 0 { visit(page, word) } else { walk(word, level - 1, page, range, visit) }
     })

@@ -10,10 +10,14 @@
 //!                └─▶ the mark is another core's, for the N-th time in this epoch: claim a counter for the next read
 //! ```
 //!
+//! Threads of one process that read one page on several cores meet in its counter, or in its entry of a page
+//! table. LODIC leaves that as it is. Here the process is then *split*, for good: each core has a page of
+//! counters for it.
+//!
 //! | a page of counters is | by |
 //! |---|---|
-//! | made | the first read of its process that finds a contended page |
-//! | in use | the process: reads count there |
+//! | made | the first read of its process that finds a contended page, or the first such on its core if the process is split |
+//! | in use | the process, or the process on that core: reads count there |
 //! | detached | the sweep, if no read has counted there since the last one; or the end of the process |
 //! | out of the table | the domain, once it has no count |
 //! | free | the domain, some epochs later |
@@ -31,37 +35,44 @@
 //!    is left.
 //! 5. No step takes a lock. The table of pages and the word that names a page's process are [`Slots`] and
 //!    [`Tenant`], whose rules stand in `crates/baselines/src/counters/slots.rs`, with a loom model beside it.
-//! 6. A question looks at [`PIECE`] pages at most, and goes on in the next review of its frame. The sweep
-//!    looks at a part of the table in each epoch.
+//! 6. A process is split by one compare-and-swap, and the pages of its cores are named by the words that
+//!    remember their slots. So a page has one user, whether that is a process or a core of one. Nothing moves
+//!    when it is split: reads in its first page are dropped there, and the sweep takes that page.
+//! 7. A question looks at [`PIECE`] pages at most, and goes on in the next review of its frame. A piece
+//!    without a count is progress, so a core that drains the domain goes on until the question is over. The
+//!    sweep looks at a part of the table in each epoch.
 
 use core::mem::{ManuallyDrop, offset_of};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use abi::config::ReadRefs;
 use alloc::boxed::Box;
-use baselines::{ClaimedCount, ClaimedSet, Slots, Tenant};
-use percore::{Pinned, pin};
+use baselines::{Asked, ClaimedCount, ClaimedSet, Slots, Tenant};
+use percore::{MAX_CORES, Pinned, pin};
 use refcache::{Header, Refcache};
 use vm::FrameNum;
 
 use super::{FRAME, Scheduler, epoch, fallible, frames, page_refs};
 use crate::above::Above;
 use crate::counters::{self, Counter};
+use crate::options;
 
-/// Reads of a page that find another core's mark, in one epoch, before it counts as contended. An epoch lasts
-/// a tick or more if none is forced, so fewer cost nothing.
+/// Reads of a page that find another core's mark, in one epoch, before it counts as contended, and reads that
+/// meet others of their process before that is split. An epoch lasts a tick or more if none is forced, so
+/// fewer cost nothing.
 const CONTENDED: u32 = 8;
 /// Epochs between two sweeps of a page: a process that does not count in it between them loses it.
 const SWEEP: u64 = 16;
 /// The most pages that the question about a frame looks at in one review.
 const PIECE: usize = 64;
-/// The most pages of counters. A process that finds none left counts in the word.
+/// The most pages of counters. A process, or a core of one, that finds none left counts in the word.
 const MOST: usize = 4096;
 
 /// Sets of counters in each page: what is left of a frame.
 const SETS: usize = FRAME as usize / size_of::<ClaimedSet>() - 1;
 
-/// The counters of one process.
+/// The counters of one process, or of one core of it.
 #[repr(C, align(64))]
 struct CounterPage {
     header: Header,
@@ -77,17 +88,28 @@ const _: () =
 
 /// All pages of counters.
 static PAGES: Slots<CounterPage, MOST> = Slots::new();
-/// The slot of a process that has no page.
+/// The slot of a user that has no page.
 static NO_PAGE: Slot = AtomicPtr::new(ptr::null_mut());
+/// The last epoch in which the table was full. Relaxed: a hint.
+static FULL: AtomicU64 = AtomicU64::new(u64::MAX);
 /// The epoch of the last sweep. Relaxed: only the core that changes it sweeps.
 static SWEPT: AtomicU64 = AtomicU64::new(0);
 
 type Slot = AtomicPtr<CounterPage>;
 
-/// The counters of a process: the slot of its page, which is [`NO_PAGE`] or one of the table. Its address is
-/// the process's name in the page.
+/// The counters of a process.
+pub struct ReadCounters {
+    whole: User,
+    /// Those of each core, once the process is split.
+    cores: AtomicPtr<[User; MAX_CORES]>,
+    /// The core that has last found another one's read in a counter of the process.
+    met: Mark,
+}
+
+/// A user of a page of counters: the slot of its page, which is [`NO_PAGE`] or one of the table. Its address
+/// is the user's name in the page.
 #[repr(align(8))]
-pub struct ReadCounters(AtomicPtr<Slot>);
+struct User(AtomicPtr<Slot>);
 
 /// A read that is counted in a page of counters.
 pub(super) struct Counted(NonNull<ClaimedCount>);
@@ -95,41 +117,112 @@ pub(super) struct Counted(NonNull<ClaimedCount>);
 impl ReadCounters {
     /// Returns those of a process that has read no contended page.
     pub const fn new() -> Self {
-        Self(AtomicPtr::new((&raw const NO_PAGE).cast_mut()))
+        Self { whole: User::new(), cores: AtomicPtr::new(ptr::null_mut()), met: Mark::new() }
     }
 
     /// Counts a read of `frame`, which the pinned caller found in its file's tree, if the process has a
-    /// counter for it in the first place. This is what most reads do, and it calls nothing.
+    /// counter for it in the first place, where it counts no other and this core has counted the last. This
+    /// is what most reads do, and it calls nothing.
     #[inline(always)]
-    pub(super) fn take_at_once(&self, _pin: &Pinned, frame: FrameNum) -> Option<Counted> {
-        let page = self.in_slot().filter(|page| page.tenant.is_used_by(self.name()))?;
+    pub(super) fn take_at_once(&self, pin: &Pinned, frame: FrameNum) -> Option<Counted> {
+        let user = self.user(pin);
+        let page = user.in_slot().filter(|page| page.tenant.is_used_by(user.name()))?;
         let word = page.first_word(frame);
-        word.take(name(frame)).then(|| Counted(word.into()))
+        word.take_first(name(frame), taker(pin)).then(|| Counted(word.into()))
     }
 
     /// Does the same if it has a counter in any place.
-    pub(super) fn take(&self, _pin: &Pinned, frame: FrameNum) -> Option<Counted> {
-        Some(Counted(self.page()?.set(frame).take(name(frame))?.into()))
+    pub(super) fn take(&self, pin: &Pinned, frame: FrameNum) -> Option<Counted> {
+        let (word, last) = self.user(pin).page()?.set(frame).take(name(frame), taker(pin))?;
+        if last != taker(pin) {
+            self.meet(pin);
+        }
+        Some(Counted(word.into()))
     }
 
     /// Claims a counter for the next read of `frame`, which the pinned caller found in its file's tree. There
     /// may be no memory, or the counters of its set are in use for other frames.
     #[cold]
     pub(super) fn claim(&self, pin: &Pinned, frame: FrameNum) {
-        let Some(page) = self.page().or_else(|| self.make(pin)) else { return };
+        let user = self.user(pin);
+        let Some(page) = user.page().or_else(|| user.make(pin, self.group())) else { return };
         page_refs::mark(frame).note(page.slot.load(Ordering::Relaxed) as usize);
         let first = CounterPage::place(frame) % ClaimedSet::WORDS;
-        if page.set(frame).claim(first, name(frame)) {
+        if page.set(frame).claim(first, name(frame), taker(pin)) {
             counters::add(pin, Counter::ReadCounters, 1);
         }
     }
 
-    /// Returns the process's page for a count.
+    /// Returns whether each core has its own.
+    #[inline(always)]
+    pub(super) fn are_split(&self) -> bool {
+        // Relaxed: only whether.
+        !self.cores.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Notes that another core has counted the last read in a counter of the process. Cores that meet often
+    /// get counters of their own.
+    pub(super) fn meet(&self, pin: &Pinned) {
+        if may_split() && !self.are_split() && self.met.leave(pin) {
+            self.split();
+        }
+    }
+
+    #[cold]
+    fn split(&self) {
+        // The reserve is for allocations that cannot wait. A table that is half full is left to processes.
+        if frames::is_low() || PAGES.is_half_full() {
+            return;
+        }
+        let Ok(cores) = fallible::boxed([const { User::new() }; MAX_CORES]) else { return };
+        let cores = Box::into_raw(cores);
+        // Release: the users are seen as they were made.
+        let none = ptr::null_mut();
+        if self.cores.compare_exchange(none, cores, Ordering::Release, Ordering::Relaxed).is_err() {
+            // SAFETY: it came from a box, and another thread of the process was faster.
+            drop(unsafe { Box::from_raw(cores) });
+        }
+    }
+
+    /// Returns a number for the group of the slots of all its pages.
+    fn group(&self) -> usize {
+        // The heap's blocks begin at multiples of 64, so the bits below tell no processes apart.
+        ptr::from_ref(self).addr() / 64
+    }
+
+    /// Returns the user as which this core counts.
+    #[inline(always)]
+    fn user(&self, pin: &Pinned) -> &User {
+        // Acquire: pairs with the Release in `split`.
+        // SAFETY: they stay as long as this does.
+        match unsafe { self.cores.load(Ordering::Acquire).as_ref() } {
+            None => &self.whole,
+            Some(cores) => &cores[pin.core().index()],
+        }
+    }
+}
+
+impl Drop for ReadCounters {
+    fn drop(&mut self) {
+        let cores = *self.cores.get_mut();
+        if !cores.is_null() {
+            // SAFETY: it came from a box, and the threads of the process have ended.
+            drop(unsafe { Box::from_raw(cores) });
+        }
+    }
+}
+
+impl User {
+    const fn new() -> Self {
+        Self(AtomicPtr::new((&raw const NO_PAGE).cast_mut()))
+    }
+
+    /// Returns its page for a count.
     fn page(&self) -> Option<&CounterPage> {
         self.in_slot().filter(|page| page.tenant.is(self.name()))
     }
 
-    /// Returns the page in the process's slot, which may be another process's by now.
+    /// Returns the page in its slot, which may be another user's by now.
     #[inline(always)]
     fn in_slot(&self) -> Option<&CounterPage> {
         // Acquire: pairs with the Release in `make`.
@@ -140,20 +233,24 @@ impl ReadCounters {
         Some(unsafe { page.as_ref() })
     }
 
+    #[inline(always)]
     fn name(&self) -> usize {
         ptr::from_ref(self).addr()
     }
 
-    fn make(&self, pin: &Pinned) -> Option<&CounterPage> {
-        // The reserve is for allocations that cannot wait.
-        if frames::is_low() {
+    fn make(&self, pin: &Pinned, group: usize) -> Option<&CounterPage> {
+        let now = epoch::domain().epoch();
+        // The reserve is for allocations that cannot wait. To find out that a table is full takes a look at
+        // all of it.
+        if frames::is_low() || FULL.load(Ordering::Relaxed) == now {
             return None;
         }
         let old = self.0.load(Ordering::Relaxed);
         let page = CounterPage::new(self.name())?;
-        // SAFETY: it has the name of this process, which is here, so it is not freed.
+        // SAFETY: it has the name of this user, which is here, so it is not freed.
         let note = |at| unsafe { page.as_ref() }.slot.store(at as u32, Ordering::Relaxed);
-        let Some(at) = PAGES.insert(page, note) else {
+        let Some(at) = PAGES.insert(page, group, note) else {
+            FULL.store(now, Ordering::Relaxed);
             // SAFETY: no other flow has seen it.
             unsafe { CounterPage::free(page) };
             return None;
@@ -170,7 +267,7 @@ impl ReadCounters {
     }
 }
 
-impl Drop for ReadCounters {
+impl Drop for User {
     fn drop(&mut self) {
         // Relaxed: the threads of the process have ended.
         if ptr::eq(self.0.load(Ordering::Relaxed), &NO_PAGE) {
@@ -199,7 +296,7 @@ impl Counted {
 }
 
 impl CounterPage {
-    /// Makes a page of free counters in which the process called `user` counts.
+    /// Makes a page of free counters in which the one called `user` counts.
     fn new(user: usize) -> Option<NonNull<Self>> {
         let block = ManuallyDrop::new(fallible::empty::<Self>(1).ok()?).as_mut_ptr();
         // SAFETY: the block has room for one page. Counters and the slot begin as zeroes.
@@ -231,7 +328,7 @@ impl CounterPage {
         &self.sets[Self::place(frame) / ClaimedSet::WORDS]
     }
 
-    /// Frees a page, some epochs later, if `take_away` takes it from its process.
+    /// Frees a page, some epochs later, if `take_away` takes it from its user.
     ///
     /// # Safety
     /// The caller found it in its slot since it was pinned.
@@ -262,7 +359,7 @@ unsafe fn release(domain: &Refcache, pin: &Pinned, header: NonNull<Header>) {
     let page = unsafe { header.cast::<CounterPage>().as_ref() };
     if page.sets.iter().any(ClaimedSet::is_used) {
         // SAFETY: the domain has forgotten the header.
-        return unsafe { page_refs::come_back(domain, pin, header, release) };
+        return unsafe { page_refs::stay(domain, pin, header, release) };
     }
     PAGES.remove(page.slot.load(Ordering::Relaxed) as usize);
     // SAFETY: as above. A core that has found the page in its slot unpins before the header dies again.
@@ -301,18 +398,29 @@ pub(super) fn sweep(pin: &Pinned) {
     }
 }
 
-/// Returns whether a read of `frame` is counted in any page, or may be in one that was not looked at yet, and
-/// how many sets were looked at, each a cache line. No core can take a new hold.
-pub(super) fn ask(_pin: &Pinned, frame: FrameNum) -> (bool, usize) {
+/// Asks whether a read of `frame` is counted in any page, in the next piece of the question. Returns also how
+/// many sets were looked at, each a cache line. No core can take a new hold.
+pub(super) fn ask(_pin: &Pinned, frame: FrameNum) -> (Asked, usize) {
     let mut lines = 0;
-    let is_held = page_refs::mark(frame).ask(|groups, from| {
+    let asked = page_refs::mark(frame).ask(|groups, from| {
         PAGES.ask(groups, from, PIECE, |page| {
             lines += 1;
             // SAFETY: found in its slot while pinned.
             unsafe { page.as_ref() }.set(frame).has(name(frame))
         })
     });
-    (is_held, lines)
+    (asked, lines)
+}
+
+/// Returns whether processes are split. Where ways are compared with the paper's they are not.
+pub(super) fn may_split() -> bool {
+    options::get().read_refs == ReadRefs::Lodic
+}
+
+/// Returns this core's number as the taker of a reference.
+#[inline(always)]
+fn taker(pin: &Pinned) -> u64 {
+    pin.core().index() as u64
 }
 
 /// Returns the frame's name in the counters, of which none is 0.
@@ -320,8 +428,8 @@ fn name(frame: FrameNum) -> u64 {
     frame.get() + 1
 }
 
-/// The core that has last counted a read in a frame's descriptor, and how often that changed. When the frame
-/// is released, how far the question about it has got.
+/// The core that has last counted a read in a frame's descriptor, or met another in a counter of a process,
+/// and how often that changed. When the frame is released, how far the question about it has got.
 pub(super) struct Mark {
     /// The number of the core and 1, the changes and their epoch. Or the slot at which the question goes on.
     /// Relaxed: a hint, or used by the core that releases the frame.
@@ -335,7 +443,8 @@ pub(super) struct Mark {
 const ASKED: u32 = 1 << 31;
 const CORE_BITS: u32 = 9;
 const TIMES_BITS: u32 = 7;
-const _: () = assert!(percore::MAX_CORES < 1 << CORE_BITS && CONTENDED < 1 << TIMES_BITS);
+const _: () = assert!(MAX_CORES as u64 <= ClaimedCount::TAKERS);
+const _: () = assert!(MAX_CORES < 1 << CORE_BITS && CONTENDED < 1 << TIMES_BITS);
 
 impl Mark {
     pub(super) const fn new() -> Self {
@@ -350,28 +459,32 @@ impl Mark {
         }
     }
 
-    /// Asks the next piece of the question, by the groups and the slot where it goes on. Returns whether it
-    /// is not over.
-    fn ask(&self, piece: impl FnOnce(u32, usize) -> Option<usize>) -> bool {
+    /// Asks the next piece of the question, by the groups and the slot where it goes on.
+    fn ask(&self, piece: impl FnOnce(u32, usize) -> Asked) -> Asked {
         let groups = self.groups.load(Ordering::Relaxed);
         if groups == 0 {
-            return false;
+            return Asked::Free;
         }
         let from = if groups & ASKED == 0 { 0 } else { self.last.load(Ordering::Relaxed) as usize };
-        let next = piece(groups, from);
-        if let Some(at) = next {
+        let asked = piece(groups, from);
+        if let Asked::Held(at) | Asked::Unfinished(at) = asked {
             self.last.store(at as u32, Ordering::Relaxed);
             self.groups.store(groups | ASKED, Ordering::Relaxed);
         }
-        next.is_some()
+        asked
     }
 
     /// Leaves the mark of this core. Returns whether another core's was there, not for the first times in
     /// this epoch.
     #[inline]
     pub(super) fn leave(&self, pin: &Pinned) -> bool {
-        let (last, core) = (self.last.load(Ordering::Relaxed), pin.core().index() as u32 + 1);
-        last % (1 << CORE_BITS) != core && self.change(last, core)
+        !self.is_own(pin) && self.change(self.last.load(Ordering::Relaxed), pin.core().index() as u32 + 1)
+    }
+
+    /// Returns whether this core's is there.
+    #[inline(always)]
+    pub(super) fn is_own(&self, pin: &Pinned) -> bool {
+        self.last.load(Ordering::Relaxed) % (1 << CORE_BITS) == pin.core().index() as u32 + 1
     }
 
     fn change(&self, last: u32, core: u32) -> bool {

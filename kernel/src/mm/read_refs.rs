@@ -3,7 +3,7 @@
 //! The copy may find that a page of the program's buffer is missing. That fault allocates a frame, and if
 //! memory is short it reclaims: epochs pass, other tasks run, and the reader may go on on another core.
 //! Meanwhile the file may drop the page by a truncation, a hole, or reclaim. There are two ways to keep the
-//! frame: the fault may not reclaim (`pinned`), or the read counts itself (a [`Hold`]).
+//! frame: the fault may not reclaim (`pinned`), or the read counts itself (a [hold](HoldPage)).
 //!
 //! | `read_refs=` | a read writes | a fault in the middle of the copy | the frame is freed |
 //! |---|---|---|---|
@@ -13,6 +13,7 @@
 //! | `paygo` | an entry of this core's table, twice | the same | when no table has an entry of the frame and the word is 0, asked every few epochs |
 //! | `lodic` | the entry of the page in the one table of its process, twice, if that shows the page and the process asked for it; or a [counter of its process](read_counters), if readers contend; or else as `shared` | the same | when the word is 0 and no process counts a read, asked every few epochs |
 //! | `lodic-file` | as `lodic`, but the entry is found by a walk of all mappings of the file, as LODIC's paper compares with | the same | the same |
+//! | `lodic-unsplit` | as `lodic`, but threads of a process share its counters, as in LODIC's paper | the same | the same |
 //! | `none` | nothing | the same | perhaps while it is read: the read then returns what the next owner writes |
 //!
 //! The states of a file's frame with `shared`, `paygo` and `lodic`:
@@ -21,7 +22,7 @@
 //! |---|---|---|
 //! | in the tree | any pinned core that finds it there | the file takes it out, and drops its reference |
 //! | left | a pinned core that found it before | the domain calls `release`: epochs have passed |
-//! | unreachable | no core | `is_held` returns false |
+//! | unreachable | no core | `ask` finds none |
 //! | free | | |
 //!
 //! ```text
@@ -33,7 +34,7 @@
 //! 1. A hold is taken by a core that is pinned and found the frame in its file's tree since it was pinned.
 //!    So the frame has not been released (`page_tree.rs`, 3).
 //! 2. When `release` runs, every core that found the frame in the tree has unpinned, so it has taken its hold
-//!    or never will. From then on holds only become fewer. `release` asks [`is_held`], and if a hold is left
+//!    or never will. From then on holds only become fewer. `release` asks [`ask`], and if a hold is left
 //!    it gives the header one reference and drops it, which brings it back some epochs later
 //!    (`page_refs.rs`). So it asks as long as the longest read lasts, and no reader has to report.
 //! 3. The frame's other references do not matter to a hold: those of pages that map it are counted by the
@@ -45,16 +46,19 @@
 //!    word, and need not look for entries. LODIC's query sums all entries instead.
 //! 6. A counter of a process keeps its frame while it has a count. `release` looks at those of all processes,
 //!    if a read has ever made one for the frame (`read_counters.rs`).
-//! 7. A hold that was counted in an entry is dropped there if the entry shows the frame and has a count,
+//! 7. A process whose threads meet in an entry or a counter no longer counts there, but in counters of each
+//!    core. One core may go on in the entries of a table, which no other uses then. Holds that were taken
+//!    before are dropped where they were counted.
+//! 8. A hold that was counted in an entry is dropped there if the entry shows the frame and has a count,
 //!    otherwise from the word. The sum is right either way, and only the sum is asked.
 //!
 //! Orderings: taking a hold is Relaxed, because the epochs order it before `release` (a core flushes after
-//! it has unpinned). Dropping it is Release, partner of the Acquire in [`is_held`], so the frame's next owner
+//! it has unpinned). Dropping it is Release, partner of the Acquire in [`ask`], so the frame's next owner
 //! writes after the last byte was read.
 
 use abi::config::ReadRefs;
 use abi::reads;
-use baselines::PayGo;
+use baselines::{Asked, PayGo};
 use percore::{CoreId, Pinned, pin};
 use sync::SetOnce;
 use sync::atomic::Ordering;
@@ -73,13 +77,18 @@ const ENTRIES: usize = reads::PAYGO_ENTRIES;
 /// PayGo's tables, if it counts.
 static TABLES: SetOnce<PayGo> = SetOnce::new();
 
-/// A read's claim to a file's frame. The frame is not freed before this is dropped, except with `none`. It
-/// stays with its call, in which the task keeps its space.
-#[must_use]
-pub struct Hold {
-    frame: FrameNum,
-    at: Place,
+/// A way to hold a page of a file while it is read.
+pub trait HoldPage {
+    /// A read's claim to a file's frame. The frame is not freed before this is dropped, except with `none`.
+    /// It stays with its call, in which the task keeps its space.
+    type Hold;
+    /// Takes a hold of a page of a file and its frame, which the caller found in the file's tree since it was
+    /// pinned by `pin`.
+    fn hold(&self, pin: Pinned, page: u64, frame: FrameNum) -> Self::Hold;
 }
+
+/// The way of all processes.
+pub struct InOneWay;
 
 /// A process that counts its reads of a file itself.
 pub trait Reader {
@@ -87,40 +96,20 @@ pub trait Reader {
     fn counters(&self) -> &ReadCounters;
     /// Returns whether enough processes have named regions of the file to look for this one's.
     fn may_show(&self) -> bool;
-    /// Returns the file's name.
-    fn file(&self) -> u64;
     /// Returns the page at which it may show a page of the file.
     fn shown_at(&self, page: u64) -> Option<PageNum>;
     /// Returns what is known of the page tables of its space. A process has one space, and a list of its own.
     fn known_tables(&self) -> &KnownTables;
 }
 
-/// No process: reads are counted in another way.
-pub enum NoReader {}
-
-impl Reader for NoReader {
-    fn counters(&self) -> &ReadCounters {
-        match *self {}
-    }
-
-    fn may_show(&self) -> bool {
-        match *self {}
-    }
-
-    fn file(&self) -> u64 {
-        match *self {}
-    }
-
-    fn shown_at(&self, _page: u64) -> Option<PageNum> {
-        match *self {}
-    }
-
-    fn known_tables(&self) -> &KnownTables {
-        match *self {}
-    }
+/// A hold in the way of all processes.
+#[must_use]
+pub struct Hold {
+    frame: FrameNum,
+    at: Place,
 }
 
-/// The place where a hold is counted.
+/// The place where it is counted.
 enum Place {
     /// Nowhere: the reader stays pinned.
     Pin {
@@ -133,10 +122,23 @@ enum Place {
     Header,
     /// The entry of this core's table.
     Anchor(CoreId),
-    /// The entry of a page in the process's page table.
-    Entry(CountedEntry),
+}
+
+/// A hold that a process counts itself, if it can.
+#[must_use]
+pub struct LocalHold {
+    frame: FrameNum,
+    at: LocalPlace,
+}
+
+/// The place where it is counted.
+enum LocalPlace {
     /// A counter of the process.
     Counter(Counted),
+    /// The entry of a page in the process's page table.
+    Entry(CountedEntry),
+    /// The word in the frame's descriptor.
+    Descriptor,
 }
 
 /// Makes the tables that the option needs, and warns if it is unsafe. Called once, at boot.
@@ -186,44 +188,31 @@ pub(super) fn add(frame: FrameNum, reads: u64) {
     page_refs::readers(frame).fetch_add(reads, Ordering::Relaxed);
 }
 
-impl Hold {
-    /// Takes a hold of a page of a file and its frame, which the caller found in the file's tree since it was
-    /// pinned by `pin`. The process counts it itself if there is a `reader`.
-    #[inline]
-    pub fn take(pin: Pinned, (page, frame): (u64, FrameNum), reader: Option<&impl Reader>) -> Self {
-        let Some(reader) = reader else { return Self::in_one_way(pin, frame) };
-        if reader.may_show() {
-            return Self::where_named(&pin, (page, frame), reader);
-        }
-        Self { frame, at: counted(&pin, frame, reader.counters()) }
-    }
+impl HoldPage for InOneWay {
+    type Hold = Hold;
 
-    /// Takes a hold in the process's entry of the page, if that shows the frame, or else as where no process
-    /// has named a region.
     #[inline]
-    fn where_named(pin: &Pinned, (page, frame): (u64, FrameNum), reader: &impl Reader) -> Self {
-        // SAFETY: the list is that of the process, which reads here in its one space (see `Reader`).
-        let entry = unsafe { reader.known_tables().count_read((reader.file(), page), frame) };
-        let at = entry.map_or_else(|| where_searched(pin, (page, frame), reader), Place::Entry);
-        Self { frame, at }
-    }
-
-    /// Takes a hold as all processes do.
-    #[inline]
-    fn in_one_way(pin: Pinned, frame: FrameNum) -> Self {
+    fn hold(&self, pin: Pinned, _page: u64, frame: FrameNum) -> Hold {
         let at = match options::get().read_refs {
             ReadRefs::Pinned => Place::Pin { _pin: pin },
             ReadRefs::None => Place::Nowhere,
-            ReadRefs::Shared | ReadRefs::Lodic | ReadRefs::LodicFile => in_descriptor(frame),
+            ReadRefs::Shared | ReadRefs::Lodic | ReadRefs::LodicFile | ReadRefs::LodicUnsplit => {
+                enter(frame);
+                Place::Descriptor
+            }
             ReadRefs::Refcache => {
                 page_refs::join(&pin, frame);
                 Place::Header
             }
-            ReadRefs::Paygo => {
-                tables().anchor(&pin, name(frame)).map_or_else(|| in_descriptor(frame), Place::Anchor)
-            }
+            ReadRefs::Paygo => tables().anchor(&pin, name(frame)).map_or_else(
+                || {
+                    enter(frame);
+                    Place::Descriptor
+                },
+                Place::Anchor,
+            ),
         };
-        Self { frame, at }
+        Hold { frame, at }
     }
 }
 
@@ -232,11 +221,6 @@ impl Drop for Hold {
     fn drop(&mut self) {
         match &self.at {
             Place::Pin { .. } | Place::Nowhere => {}
-            // SAFETY: a hold is dropped once.
-            Place::Counter(counter) => unsafe { counter.leave() },
-            // SAFETY: a hold is no `Send` and stays with its call, so this is the task that took it, and the
-            // task has the same space: only `execve` changes that, and reads nothing with a hold.
-            Place::Entry(entry) if unsafe { arch::uncount_read(entry, self.frame) } => {}
             _ => self.leave(),
         }
     }
@@ -247,75 +231,134 @@ impl Hold {
     #[inline(never)]
     fn leave(&self) {
         match &self.at {
-            Place::Pin { .. } | Place::Nowhere | Place::Counter(_) => {}
-            // Release: partner of the Acquire in `is_held`.
-            Place::Descriptor | Place::Entry(_) => {
-                page_refs::readers(self.frame).fetch_sub(1, Ordering::Release);
-            }
+            Place::Pin { .. } | Place::Nowhere => {}
+            Place::Descriptor => leave(self.frame),
             Place::Header => page_refs::leave(&pin(), self.frame),
             Place::Anchor(core) => tables().leave(&pin(), *core, name(self.frame)),
         }
     }
 }
 
-/// Does the same for a page whose table is not known yet, or does not show the frame.
+impl<R: Reader> HoldPage for R {
+    type Hold = LocalHold;
+
+    /// Takes a hold in the process's entry of the page, if that shows the frame, or else in a counter of the
+    /// process, if it has one for the frame. It may have one that is passed over while no other core counts
+    /// in the frame's descriptor.
+    #[inline(always)]
+    fn hold(&self, pin: Pinned, page: u64, frame: FrameNum) -> LocalHold {
+        let at = if self.may_show() { in_entry(&pin, page, frame, self) } else { counted(&pin, frame, self) };
+        LocalHold { frame, at }
+    }
+}
+
+impl Drop for LocalHold {
+    #[inline(always)]
+    fn drop(&mut self) {
+        match &self.at {
+            // SAFETY: a hold is dropped once.
+            LocalPlace::Counter(counter) => unsafe { counter.leave() },
+            // SAFETY: a hold is no `Send` and stays with its call, so this is the task that took it, and the
+            // task has the same space: only `execve` changes that, and reads nothing with a hold.
+            LocalPlace::Entry(entry) if unsafe { arch::uncount_read(entry, self.frame) } => {}
+            _ => leave(self.frame),
+        }
+    }
+}
+
+/// Counts a hold in the process's entry of a page, if the entry shows the frame and counts no other, and its
+/// table is known as this core's. Otherwise it goes where [`where_searched`] finds a place.
+#[inline(always)]
+fn in_entry(pin: &Pinned, page: u64, frame: FrameNum, reader: &impl Reader) -> LocalPlace {
+    // SAFETY: the list is that of the process, which reads here in its one space (see `Reader`).
+    match unsafe { reader.known_tables().count_first_read(pin, page, frame) } {
+        Some(entry) => LocalPlace::Entry(entry),
+        None => where_searched(pin, page, frame, reader),
+    }
+}
+
+/// Counts a hold in the process's entry if that is used by others or not known yet, and in a counter if the
+/// process is split or has no such entry.
 #[inline(never)]
-fn where_searched(pin: &Pinned, (page, frame): (u64, FrameNum), reader: &impl Reader) -> Place {
+fn where_searched(pin: &Pinned, page: u64, frame: FrameNum, reader: &impl Reader) -> LocalPlace {
+    if reader.counters().are_split() {
+        return counted(pin, frame, reader);
+    }
+    // SAFETY: as in `in_entry`.
+    if let Some(entry) = unsafe { reader.known_tables().count_read(page, frame) } {
+        if read_counters::may_split() && reader.known_tables().make_own(pin, page) {
+            reader.counters().meet(pin);
+        }
+        return LocalPlace::Entry(entry);
+    }
     // Each read is to walk all mappings of the file if that is compared with.
     let (known, now) = (reader.known_tables(), (!is_by_file()).then(|| epoch::domain().epoch()));
     let entry = reader.shown_at(page).and_then(|shown| {
-        // SAFETY: as in `where_named`.
-        unsafe { known.find_and_count((reader.file(), page), frame, shown, now) }
+        // SAFETY: as in `in_entry`.
+        unsafe { known.find_and_count(pin, page, frame, shown, now) }
     });
-    entry.map_or_else(|| counted(pin, frame, reader.counters()), Place::Entry)
+    entry.map_or_else(|| counted(pin, frame, reader), LocalPlace::Entry)
 }
 
-/// Counts a hold in the frame's descriptor.
-fn in_descriptor(frame: FrameNum) -> Place {
-    page_refs::readers(frame).fetch_add(1, Ordering::Relaxed);
-    Place::Descriptor
-}
-
-/// Counts a hold in a counter of the process, if it has one for the frame.
-#[inline]
-fn counted(pin: &Pinned, frame: FrameNum, counters: &ReadCounters) -> Place {
-    match counters.take_at_once(pin, frame) {
-        Some(counter) => Place::Counter(counter),
-        None => contending(pin, frame, counters),
+/// Counts a hold in a counter of the process, if it has one for the frame. If it has none in the first place,
+/// the frame's descriptor counts as long as no other core does there.
+#[inline(always)]
+fn counted(pin: &Pinned, frame: FrameNum, reader: &impl Reader) -> LocalPlace {
+    if let Some(counter) = reader.counters().take_at_once(pin, frame) {
+        return LocalPlace::Counter(counter);
     }
+    if page_refs::mark(frame).is_own(pin) {
+        enter(frame);
+        return LocalPlace::Descriptor;
+    }
+    contending(pin, frame, reader.counters())
 }
 
 /// Looks for another counter of the process, and else counts a hold in the frame's descriptor. If readers
 /// contend for that, the process gets a counter for its next read.
 #[inline(never)]
-fn contending(pin: &Pinned, frame: FrameNum, counters: &ReadCounters) -> Place {
+fn contending(pin: &Pinned, frame: FrameNum, counters: &ReadCounters) -> LocalPlace {
     if let Some(counter) = counters.take(pin, frame) {
-        return Place::Counter(counter);
+        return LocalPlace::Counter(counter);
     }
-    let place = in_descriptor(frame);
+    enter(frame);
     if page_refs::mark(frame).leave(pin) {
         counters.claim(pin, frame);
     }
-    place
+    LocalPlace::Descriptor
 }
 
-/// Returns whether a read holds the frame, or may hold it. No core can take a new hold. Counts the question,
-/// and the cache lines that it looks at.
-pub(super) fn is_held(pin: &Pinned, frame: FrameNum) -> bool {
+/// Counts a hold in the frame's descriptor.
+fn enter(frame: FrameNum) {
+    page_refs::readers(frame).fetch_add(1, Ordering::Relaxed);
+}
+
+/// Counts a hold out of the frame's descriptor. It may have been counted in an entry, whose count has moved.
+#[inline(never)]
+fn leave(frame: FrameNum) {
+    // Release: partner of the Acquire in `ask`.
+    page_refs::readers(frame).fetch_sub(1, Ordering::Release);
+}
+
+/// Asks whether a read holds the frame. No core can take a new hold. Counts the question, and the cache lines
+/// that it looks at.
+pub(super) fn ask(pin: &Pinned, frame: FrameNum) -> Asked {
     // Acquire: partner of the Release in `drop`, as is the one of the tables.
     let is_in_word = page_refs::readers(frame).load(Ordering::Acquire) != 0;
-    let (is_held, others) = if is_in_word { (true, 0) } else { ask_others(pin, frame) };
+    let (asked, others) = if is_in_word { (HELD, 0) } else { ask_others(pin, frame) };
     counters::add(pin, Counter::ReadQueries, 1);
     counters::add(pin, Counter::ReadQueryLines, 1 + others as i64);
-    is_held
+    asked
 }
 
-/// Returns whether a process or a core counts a read of the frame, and how many cache lines that took.
-fn ask_others(pin: &Pinned, frame: FrameNum) -> (bool, usize) {
-    match TABLES.get() {
-        Some(tables) => tables.ask(name(frame)),
-        None => read_counters::ask(pin, frame),
-    }
+/// The answer of a word that has a count.
+const HELD: Asked = Asked::Held(0);
+
+/// Asks whether a process or a core counts a read of the frame, and returns how many cache lines that took.
+fn ask_others(pin: &Pinned, frame: FrameNum) -> (Asked, usize) {
+    let Some(tables) = TABLES.get() else { return read_counters::ask(pin, frame) };
+    let (is_held, lines) = tables.ask(name(frame));
+    (if is_held { HELD } else { Asked::Free }, lines)
 }
 
 fn tables() -> &'static PayGo {

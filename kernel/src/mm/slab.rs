@@ -5,16 +5,21 @@
 //! split in half into the size's depot when it is long. A batch in the depot is a list whose first object's
 //! second word leads to the next batch. A list holds the objects that one review of dead objects frees, so
 //! that creating and ending processes accesses no depot. Frames and pairs (4096 and 8192 bytes) come from the
-//! frame magazines. Without memory the heap returns null, and never panics.
+//! frame magazines. When memory is short, frames whose objects are all free [go back](give_back). Without
+//! memory the heap returns null, and never panics.
+
+mod give_back;
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
+use core::mem;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use percore::{MAX_CORES, Pinned};
+use percore::Pinned;
 use sync::{CachePadded, SpinLock};
 
+use crate::arch::per_core::all_cores;
 use crate::arch::{phys_to_virt, virt_to_phys};
 use crate::counters::{self, Counter};
 
@@ -22,6 +27,8 @@ use super::FRAME;
 use super::fault_injection;
 use super::frames;
 use super::owner::Owner;
+
+pub use self::give_back::give_back;
 
 const SMALLEST_LOG: u32 = 6;
 const FRAME_LOG: u32 = 12;
@@ -83,14 +90,20 @@ struct Depot {
     any: AtomicBool,
 }
 
-struct Batches(*mut Free);
+struct Batches {
+    /// Those that are taken next.
+    next: *mut Free,
+    /// Those that [`give_back()`] has looked at. They are taken when there are no others.
+    looked_at: *mut Free,
+}
 
-// SAFETY: they own the objects behind the pointer.
+// SAFETY: they own the objects behind the pointers.
 unsafe impl Send for Batches {}
 
 impl Depot {
     const fn new() -> Self {
-        Self { batches: SpinLock::new(Batches(null_mut())), any: AtomicBool::new(false) }
+        let batches = Batches { next: null_mut(), looked_at: null_mut() };
+        Self { batches: SpinLock::new(batches), any: AtomicBool::new(false) }
     }
 
     fn take(&self) -> *mut Free {
@@ -98,10 +111,14 @@ impl Depot {
             return null_mut();
         }
         let mut batches = self.batches.lock();
-        let batch = batches.0;
+        if batches.next.is_null() {
+            batches.next = mem::replace(&mut batches.looked_at, null_mut());
+        }
+        let batch = batches.next;
         if !batch.is_null() {
-            // SAFETY: `put` linked it.
-            self.set(&mut batches, unsafe { (*batch).next_batch });
+            // SAFETY: `put` or `put_looked_at` linked it.
+            batches.next = unsafe { (*batch).next_batch };
+            self.note(&batches);
         }
         batch
     }
@@ -109,21 +126,23 @@ impl Depot {
     fn put(&self, batch: List) {
         let mut batches = self.batches.lock();
         // SAFETY: the batch's first object is free and has two words.
-        unsafe { (*batch.head).next_batch = batches.0 };
-        self.set(&mut batches, batch.head);
+        unsafe { (*batch.head).next_batch = batches.next };
+        batches.next = batch.head;
+        self.note(&batches);
     }
 
-    fn set(&self, batches: &mut Batches, first: *mut Free) {
-        if batches.0.is_null() != first.is_null() {
-            self.any.store(!first.is_null(), Ordering::Relaxed);
+    fn note(&self, batches: &Batches) {
+        let any = !batches.next.is_null() || !batches.looked_at.is_null();
+        if any != self.any.load(Ordering::Relaxed) {
+            self.any.store(any, Ordering::Relaxed);
         }
-        batches.0 = first;
     }
 }
 
-static LISTS: [CachePadded<Lists>; MAX_CORES] = [const {
-    CachePadded::new(Lists(UnsafeCell::new([const { List { head: null_mut(), length: 0 } }; CLASSES])))
-}; MAX_CORES];
+all_cores! {
+    static LISTS: Lists = Lists(UnsafeCell::new([const { List { head: null_mut(), length: 0 } }; CLASSES]));
+}
+
 static DEPOTS: [CachePadded<Depot>; CLASSES] = [const { CachePadded::new(Depot::new()) }; CLASSES];
 
 fn objects_per_frame(class: usize) -> usize {
@@ -133,7 +152,7 @@ fn objects_per_frame(class: usize) -> usize {
 #[inline(always)]
 fn with_list<R>(pin: &Pinned, class: usize, f: impl FnOnce(&mut List) -> R) -> R {
     // SAFETY: pinned to the owner, not reached from interrupts, and `f` never allocates.
-    f(unsafe { &mut (*LISTS[pin.core().index()].0.get())[class] })
+    f(unsafe { &mut (*LISTS.mine(pin).0.get())[class] })
 }
 
 fn alloc_small(pin: &Pinned, class: usize) -> *mut u8 {
@@ -144,10 +163,21 @@ fn alloc_small(pin: &Pinned, class: usize) -> *mut u8 {
     object.map_or(null_mut(), |object| object.as_ptr().cast())
 }
 
+/// Fills this core's list, which is empty, if there is memory. A core that counts the depot's objects may
+/// have them all, so this tries again when it has put them back.
 fn refill(pin: &Pinned, class: usize) {
+    if !fill(pin, class) {
+        give_back::await_end();
+        fill(pin, class);
+    }
+}
+
+/// Fills the list from the depot or the pool, and returns whether it did.
+fn fill(pin: &Pinned, class: usize) -> bool {
     let batch = DEPOTS[class].take();
     if !batch.is_null() {
         with_list(pin, class, |list| *list = List { head: batch, length: BATCH });
+        true
     } else if let Some(frame) = frames::alloc_raw(pin) {
         let log = class as u32 + SMALLEST_LOG;
         frames::note(frame, Owner::slab(log));
@@ -156,6 +186,9 @@ fn refill(pin: &Pinned, class: usize) {
         let objects =
             (0..objects_per_frame(class)).rev().map(|at| phys_to_virt::<Free>(start + at as u64 * bytes));
         with_list(pin, class, |list| objects.filter_map(NonNull::new).for_each(|object| list.push(object)));
+        true
+    } else {
+        false
     }
 }
 
@@ -178,6 +211,43 @@ fn size_log(layout: Layout) -> u32 {
 /// Returns whether the layout is that of a radix node's slots: only they ask for 4 KiB aligned to frames.
 fn is_node(layout: Layout) -> bool {
     layout.size() == FRAME as usize && layout.align() == FRAME as usize
+}
+
+/// The largest block that [`prepare`] can keep for this core: larger ones are in the pool only.
+pub const PREPARED: usize = 1 << PAIR_LOG;
+
+/// Sees to it that this core's next allocation of a layout succeeds, whose size and alignment are at most
+/// [`PREPARED`]. Returns false without memory.
+#[inline]
+pub fn prepare(layout: Layout) -> bool {
+    if fault_injection::should_fail() {
+        return false;
+    }
+    let (pin, log) = (percore::pin(), size_log(layout));
+    if log >= FRAME_LOG {
+        return prepare_large(layout);
+    }
+    let class = (log - SMALLEST_LOG) as usize;
+    let has_one = || with_list(&pin, class, |list| !list.head.is_null());
+    has_one() || {
+        refill(&pin, class);
+        has_one()
+    }
+}
+
+/// Does the same for a block of frames: one that is freed is the first of this core's.
+#[cold]
+fn prepare_large(layout: Layout) -> bool {
+    fault_injection::without_faults(|| {
+        // SAFETY: the layout's size is not 0, and the block is freed with the same layout.
+        unsafe {
+            let block = core::hint::black_box(HEAP.alloc(layout));
+            if !block.is_null() {
+                HEAP.dealloc(block, layout);
+            }
+            !block.is_null()
+        }
+    })
 }
 
 struct Heap;

@@ -10,10 +10,10 @@ use core::ptr;
 
 use abi::Errno;
 use abi::config::{Design, Tables};
-use percore::{AllCores, MAX_CORES, Pinned};
+use percore::Pinned;
 use radixmap::NodeCounters;
-use sync::{CachePadded, SetOnce, SpinLock};
-use vm::{AddressSpace, ForkBacking, Layout, Mmu, Others, PageNum, PageRange, RadixSpace};
+use sync::{SetOnce, SpinLock};
+use vm::{AddressSpace, ForkBacking, FrameRun, Layout, Mmu, Others, PageNum, PageRange, RadixSpace};
 use vm_trees::{Locking, TreeSpace};
 
 use super::machine_memory::MachineMemory;
@@ -25,6 +25,7 @@ use super::statistics;
 use super::user::USER_END;
 use super::{Scheduler, epoch, fallible, file_mapping};
 use crate::above::Above;
+use crate::arch::per_core::all_cores;
 use crate::arch::{self, AdaptiveTables, PerCoreTables, SharedTable, SpaceTables};
 use crate::counters::{self, Counter};
 use crate::options;
@@ -78,9 +79,20 @@ impl SpaceHandle {
     pub fn each_frame(&self, visit: &mut dyn FnMut(u64, Owner)) {
         let pin = percore::pin();
         self.tables.each_frame(&mut |table| visit(table, Owner::TABLE));
-        self.each_page_frame(&pin, &mut |frame| visit(frame.get(), Owner::FRAME));
+        let mut rest = user_pages();
+        while !rest.is_empty() {
+            rest = self.frames_of(rest, &mut |run| {
+                run.frames().for_each(|frame| visit(frame.get(), Owner::FRAME));
+            });
+        }
         let mut node = |at| visit(arch::virt_to_phys(at as *const u8) / PAGE, Owner::NODE);
         self.each_node_frame(&pin, &mut node);
+    }
+
+    /// Shows the frames of the first part of `pages` to `visit`, in a bounded number of steps, and returns
+    /// the rest.
+    pub fn frames_of(&self, pages: PageRange, visit: &mut dyn FnMut(FrameRun)) -> PageRange {
+        PageRange::between(self.frames(&percore::pin(), pages, visit), pages.end())
     }
 
     /// Frees this core's own tables.
@@ -113,12 +125,11 @@ struct Here {
     is_loaded: bool,
 }
 
-/// The space of each core. Only the core itself accesses it, except for [`settle`]. A core that sleeps and
-/// wakes for the same space writes here, and not to the space's refcount.
-static HERE: AllCores<SpinLock<Here>> = {
-    const NOWHERE: Here = Here { space: Weak::new(), is_loaded: false };
-    AllCores::new([const { CachePadded::new(SpinLock::new(NOWHERE)) }; MAX_CORES])
-};
+all_cores! {
+    /// The space of each core. Only the core itself accesses it, except for [`settle`]. A core that sleeps
+    /// and wakes for the same space writes here, and not to the space's refcount.
+    static HERE: SpinLock<Here> = SpinLock::new(Here { space: Weak::new(), is_loaded: false });
+}
 
 fn pages(start: u64, end: u64) -> PageRange {
     PageRange::between(PageNum::new(start / PAGE), PageNum::new(end / PAGE))
@@ -129,37 +140,44 @@ pub fn user_pages() -> PageRange {
     pages(LOWEST, USER_END)
 }
 
-fn layout() -> Layout {
+fn layout(is_random: bool) -> Layout {
     Layout {
         cores: arch::cores(),
         user: user_pages(),
         anywhere: pages(ANYWHERE.0, ANYWHERE.1),
-        seed: if options::get().norandmaps { 0 } else { arch::random_u64() },
+        seed: if is_random && !options::get().norandmaps { arch::random_u64() } else { 0 },
     }
 }
 
-/// Creates an empty address space. Returns `None` without memory.
-pub fn new() -> Option<Arc<SpaceHandle>> {
+/// Creates an empty address space, whose mappings are at random places if it `is_random`. Returns `None`
+/// without memory.
+pub fn new(is_random: bool) -> Option<Arc<SpaceHandle>> {
     let pin = percore::pin();
     let locking = match (options::get().design, options::get().tables) {
-        (Design::Radix, Tables::Percore) => return radix(&pin, fallible::arc(PerCoreTables::new()?).ok()?),
-        (Design::Radix, Tables::Shared) => return radix(&pin, fallible::arc(SharedTable::new(&pin)?).ok()?),
-        (Design::Radix, Tables::Adaptive) => return radix(&pin, fallible::arc(AdaptiveTables::new()?).ok()?),
+        (Design::Radix, Tables::Percore) => {
+            return radix(&pin, is_random, fallible::arc(PerCoreTables::new()?).ok()?);
+        }
+        (Design::Radix, Tables::Shared) => {
+            return radix(&pin, is_random, fallible::arc(SharedTable::new(&pin)?).ok()?);
+        }
+        (Design::Radix, Tables::Adaptive) => {
+            return radix(&pin, is_random, fallible::arc(AdaptiveTables::new()?).ok()?);
+        }
         (Design::Rwlock, _) => Locking::RwLock,
         (Design::Faultlock, _) => Locking::FaultLock,
         (Design::Hybrid, _) => Locking::Hybrid,
         (Design::Bonsai, _) => Locking::Bonsai,
         (Design::Pervma, _) => Locking::PerVma,
     };
-    tree(&pin, locking, fallible::arc(SharedTable::new(&pin)?).ok()?)
+    tree(&pin, locking, is_random, fallible::arc(SharedTable::new(&pin)?).ok()?)
 }
 
 /// Creates a copy of `parent`, page for page, that changes independently, as of one moment.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn fork(parent: &SpaceHandle) -> Result<Arc<SpaceHandle>, Errno> {
-    let (child, pin) = (new().ok_or(Errno::ENOMEM)?, percore::pin());
+pub fn fork(parent: &SpaceHandle, is_random: bool) -> Result<Arc<SpaceHandle>, Errno> {
+    let (child, pin) = (new(is_random).ok_or(Errno::ENOMEM)?, percore::pin());
     let fork_backing: &mut ForkBacking<'_> = &mut |backing| file_mapping::inherited(&pin, backing, &child);
     parent.fork(&pin, &**child, fork_backing).map_err(|_| Errno::ENOMEM)?;
     Ok(child)
@@ -170,8 +188,12 @@ pub fn fork(parent: &SpaceHandle) -> Result<Arc<SpaceHandle>, Errno> {
 ///
 /// # Errors
 /// ENOMEM. EINTR if the caller is killed meanwhile.
-pub fn fork_in_pieces(parent: &SpaceHandle, others: Others) -> Result<Arc<SpaceHandle>, Errno> {
-    let child = new().ok_or(Errno::ENOMEM)?;
+pub fn fork_in_pieces(
+    parent: &SpaceHandle,
+    is_random: bool,
+    others: Others,
+) -> Result<Arc<SpaceHandle>, Errno> {
+    let child = new(is_random).ok_or(Errno::ENOMEM)?;
     let (mut from, mut last) = (Some(PageNum::new(LOWEST / PAGE)), None);
     while let Some(at) = from {
         let fork_backing: &mut ForkBacking<'_> =
@@ -185,17 +207,26 @@ pub fn fork_in_pieces(parent: &SpaceHandle, others: Others) -> Result<Arc<SpaceH
     Ok(child)
 }
 
-fn radix<T: Mmu + SpaceTables + 'static>(pin: &Pinned, tables: Arc<T>) -> Option<Arc<SpaceHandle>> {
+fn radix<T: Mmu + SpaceTables + 'static>(
+    pin: &Pinned,
+    is_random: bool,
+    tables: Arc<T>,
+) -> Option<Arc<SpaceHandle>> {
     let (nodes, mmu) = (nodes()?, tables.clone());
     let domain = epoch::domain();
-    let space = RadixSpace::with_counters(pin, domain, nodes.clone(), mmu, MachineMemory, layout());
+    let space = RadixSpace::with_counters(pin, domain, nodes.clone(), mmu, MachineMemory, layout(is_random));
     handle(pin, fallible::boxed(space.ok()?).ok()?, tables, nodes)
 }
 
-fn tree(pin: &Pinned, locking: Locking, tables: Arc<SharedTable>) -> Option<Arc<SpaceHandle>> {
+fn tree(
+    pin: &Pinned,
+    locking: Locking,
+    is_random: bool,
+    tables: Arc<SharedTable>,
+) -> Option<Arc<SpaceHandle>> {
     let (nodes, mmu) = (nodes()?, tables.clone());
     let domains = (epoch::domain(), epoch::rcu());
-    let space = TreeSpace::new(pin, locking, domains, nodes.clone(), mmu, MachineMemory, layout());
+    let space = TreeSpace::new(pin, locking, domains, nodes.clone(), mmu, MachineMemory, layout(is_random));
     handle(pin, fallible::boxed(space.ok()?).ok()?, tables, nodes)
 }
 
@@ -297,7 +328,7 @@ pub fn deactivate(space: &SpaceHandle) {
 /// the tables stay as they are until they are read, and freed with the space.
 pub fn settle(space: &SpaceHandle) {
     deactivate(space);
-    HERE.iter().for_each(|here| here.lock().space = Weak::new());
+    HERE.first(arch::cores()).for_each(|here| here.lock().space = Weak::new());
 }
 
 /// Unmaps everything in `space`, whose program is gone.

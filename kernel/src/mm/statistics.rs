@@ -1,11 +1,12 @@
 //! Counters of all cores: sums, and the report of every counter, those of address spaces included.
 
-use percore::{AllCores, CoreId, MAX_CORES, Pinned};
-use sync::{CachePadded, SpinLock};
+use percore::{CoreId, Pinned};
+use sync::SpinLock;
 use vm::Counters as Events;
 
 use super::space::SpaceHandle;
 use crate::arch;
+use crate::arch::per_core::all_cores;
 use crate::counters::{Counter, of};
 
 /// The counters that are reported, and their names.
@@ -80,9 +81,10 @@ struct Ended {
     nodes: u64,
 }
 
-/// The counts by the core on which spaces ended. Only that core takes the lock before the machine ends.
-static ENDED: AllCores<SpinLock<Option<Ended>>> =
-    AllCores::new([const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES]);
+all_cores! {
+    /// The counts by the core on which spaces ended. Only that core takes the lock before the machine ends.
+    static ENDED: SpinLock<Option<Ended>> = SpinLock::new(None);
+}
 
 /// Keeps the counts of a space that has ended.
 pub fn keep(pin: &Pinned, events: Events, nodes: u64) {

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use abi::Errno;
 use abi::process::*;
+use percore::pin;
 use sync::SpinLock;
 use sync::atomic::Ordering;
 
@@ -11,13 +12,13 @@ use super::freeze::freeze_if_late;
 use super::reclaim::retry;
 use super::thread::{NewThread, Shared};
 use super::vfork::Latch;
-use super::{EndingCell, Groups, NAME_BYTES, Pid, Process, Relations, Stop, Undoing};
+use super::{EndingCell, Groups, NAME_BYTES, Pid, Process, Relations, Stop, Undoing, pid, ptrace};
 use crate::arch::{FpuState, TrapFrame};
 use crate::counters::Counter;
 use crate::fs::{FdTable, FsContext};
 use crate::mm::fallible;
 use crate::mm::statistics::sum;
-use crate::sched::{self, Task};
+use crate::sched::{self, Task, attention};
 
 /// The arguments of a `clone`, with consistent flags.
 #[derive(Clone, Copy, Debug)]
@@ -42,9 +43,9 @@ impl Clone {
     }
 }
 
-/// Makes a thread or a process like the running `task` and returns its number. Calls `on_made` with it while
+/// Makes a thread or a process like the running `task`. Calls `on_made` with it while
 /// the call may still fail. Calls the result of `on_made` when the call cannot fail any more, before the
-/// child runs. For CLONE_VFORK waits for the child.
+/// child runs. For CLONE_VFORK the caller waits for the child.
 ///
 /// # Errors
 /// EAGAIN beyond a limit or if the caller is ending, ENOMEM, and those of `on_made`. There is no child then.
@@ -52,8 +53,8 @@ pub fn clone<Then: FnOnce()>(
     task: &Task,
     wanted: &Clone,
     on_made: impl FnOnce(&Arc<Process>, u32) -> Result<Then, Errno>,
-) -> Result<u32, Errno> {
-    check_limit(task.process())?;
+) -> Result<Made, Errno> {
+    check_limit(task)?;
     let latch = if wanted.has(CLONE_VFORK) { Some(retry(Latch::new)?) } else { None };
     let child = retry(|| make(task, wanted, latch.clone()))?;
     let tid = child.tid();
@@ -61,18 +62,49 @@ pub fn clone<Then: FnOnce()>(
     retry(|| join(task, wanted, &child))?;
     then();
     freeze_if_late(&child);
-    sched::enqueue(child);
-    if let Some(latch) = latch {
-        latch.wait(task);
+    if task.attention.has(attention::TRACED) {
+        ptrace::prepare_child(task, wanted, &child);
     }
-    Ok(tid)
+    sched::enqueue(child);
+    Ok(Made { tid, latch })
 }
 
-/// Checks RLIMIT_NPROC. All processes belong to one user. They are counted only if there is a limit.
-fn check_limit(process: &Process) -> Result<(), Errno> {
-    let limit = process.limits.get(RLIMIT_NPROC).map_or(RLIM_INFINITY, |limit| limit.current);
-    let within = limit == RLIM_INFINITY || (sum(Counter::Tasks).max(0) as u64) < limit;
+/// A child that runs.
+pub struct Made {
+    /// Its number.
+    pub tid: u32,
+    latch: Option<Arc<Latch>>,
+}
+
+impl Made {
+    /// Waits until the child has left the memory of the running `task`, for CLONE_VFORK. Returns whether it
+    /// is that.
+    pub fn wait(&self, task: &Task) -> bool {
+        let Some(latch) = &self.latch else { return false };
+        latch.wait(task);
+        true
+    }
+}
+
+/// Checks RLIMIT_NPROC against the tasks of the user of `task`. Those of all users are counted only if there
+/// is a limit, and each is looked at only if all together reach it.
+fn check_limit(task: &Task) -> Result<(), Errno> {
+    let limit = task.process().limits.current(RLIMIT_NPROC);
+    let within = limit == RLIM_INFINITY
+        || (sum(Counter::Tasks).max(0) as u64) < limit
+        || tasks_of(task.process().real_user()) < limit;
     if within { Ok(()) } else { Err(Errno::EAGAIN) }
+}
+
+/// Counts the tasks of a user.
+fn tasks_of(user: u32) -> u64 {
+    let mut tasks = 0;
+    pid::for_each(|process| {
+        process.for_each_thread(|task| {
+            tasks += u64::from(task.thread.credentials.peek(&pin()).users.real == user);
+        });
+    });
+    tasks
 }
 
 fn make(task: &Task, wanted: &Clone, latch: Option<Arc<Latch>>) -> Result<Arc<Task>, Errno> {
@@ -91,6 +123,8 @@ fn make(task: &Task, wanted: &Clone, latch: Option<Arc<Latch>>) -> Result<Arc<Ta
         clear_tid: wanted.clear_tid,
         set_tid: wanted.set_tid,
         latch,
+        credentials: task.thread.credentials.copy()?,
+        personality: task.thread.personality.load(Ordering::Relaxed),
     };
     match is_thread {
         true => new.make(task.process()),
@@ -124,8 +158,11 @@ impl Process {
             executed: Default::default(),
             main_status: Default::default(),
             last_name: SpinLock::new([0; NAME_BYTES]),
+            last_user: Default::default(),
             past: Default::default(),
             children_usage: Default::default(),
+            traced: Default::default(),
+            main_tracee: ptrace::Place::new(None),
             timers: Default::default(),
             undoing: Undoing::new(),
         })

@@ -4,15 +4,15 @@ use abi::signal::*;
 use percore::pin;
 use vm::{Access, FaultError, VirtAddr};
 
-use super::Ending;
 use super::oom::{handle_oom, wait_for_oom};
 use super::reclaim::Reclaim;
 use super::signal::{self, Fate, Fault, Origin};
+use super::{Ending, FIRST, pid, ptrace};
 use crate::arch::{self, TrapFrame, complaint};
 use crate::control::{self, Crash};
 use crate::fs::{self, Room};
 use crate::mm::{epoch, user};
-use crate::sched::{self, Task};
+use crate::sched::{self, Task, attention};
 
 /// Handles a page fault in user mode.
 #[inline]
@@ -54,12 +54,24 @@ fn resolve(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultEr
 /// have the room. Tries again in any case, since other cores may have made room.
 #[cold]
 fn retry_without_removed(task: &Task, address: VirtAddr, access: Access) -> Result<(), FaultError> {
+    match with_room(|| task.space().fault(&pin(), address, access)) {
+        Err(FaultError::OutOfMemory) => reclaim_and_retry(task, address, access),
+        fault => fault.map(drop),
+    }
+}
+
+/// Calls `fault`, and again whenever it fails because a file was refused a page and there may be room by now.
+/// The caller holds no lock.
+///
+/// # Errors
+/// Returns the errors of `fault`.
+pub fn with_room<R>(mut fault: impl FnMut() -> Result<R, FaultError>) -> Result<R, FaultError> {
     let mut room = Room::default();
     loop {
-        match task.space().fault(&pin(), address, access) {
-            Err(FaultError::OutOfMemory) => return reclaim_and_retry(task, address, access),
-            Err(FaultError::BeyondEnd) if !fs::has_room() && room.make() => {}
-            fault => return fault.map(drop),
+        match fault() {
+            // An older refusal costs a try that changes nothing.
+            Err(FaultError::BeyondEnd) if fs::was_refused() && room.make() => {}
+            done => return done,
         }
     }
 }
@@ -119,12 +131,21 @@ fn name(access: Access) -> &'static str {
     }
 }
 
+/// The vector of a trap after an instruction.
+const DEBUG: u8 = 1;
+
 /// Handles any other exception in user mode.
 pub fn exception(frame: &mut TrapFrame, vector: u8) {
     let at = frame.rip;
+    let is_stale = |task: &Task| {
+        vector == DEBUG && task.attention.has(attention::TRACED) && ptrace::step_is_stale(task, frame)
+    };
+    if sched::with_current(is_stale) {
+        return;
+    }
     let (signal, code, value) = match vector {
         0 => (SIGFPE, FPE_INTDIV, at),
-        1 => (SIGTRAP, TRAP_TRACE, at),
+        DEBUG => (SIGTRAP, TRAP_TRACE, at),
         3 => (SIGTRAP, SI_KERNEL, 0),
         6 => (SIGILL, ILL_ILLOPN, at),
         16 => (SIGFPE, float_code(arch::x87_complaints()), at),
@@ -157,13 +178,34 @@ fn raise(frame: &mut TrapFrame, signal: u32, origin: Origin, access: Access) {
 
 /// Carries out `fate` of the running thread, whose registers are `frame`. Ends the process unless it lives,
 /// and reports a crash to the host.
-pub fn carry_out(task: &Task, fate: Fate, frame: &TrapFrame) {
-    match fate {
-        Fate::Lives => {}
-        Fate::Dies(signal) => {
+pub fn carry_out(task: &Task, fate: Fate, frame: &mut TrapFrame) {
+    let (signal, fault) = match fate {
+        Fate::Lives => return,
+        Fate::Dies(signal) => (signal, None),
+        Fate::Crashes(fault) => (fault.signal, Some(fault)),
+    };
+    if task.attention.has(attention::TRACED) {
+        ptrace::at_exit(task, frame, signal);
+    }
+    match fault {
+        None => {
             task.process().end(Ending::Signal(signal));
         }
-        Fate::Crashes(fault) => crash(task, &fault, frame),
+        Some(fault) => crash(task, &fault, frame),
+    }
+}
+
+/// Ends the run, because `task` has made a call that is not supported: its process and the first one die of
+/// SIGSYS, and the host gets a report. The number of the call is in rax there.
+#[cold]
+pub fn unsupported(task: &Task, frame: &TrapFrame) {
+    let (signal, address) = (SIGSYS, frame.rip);
+    let fault = Fault { signal, origin: Origin::new(SI_KERNEL, address), address, access: Access::Exec };
+    let mut frame = *frame;
+    frame.rax = frame.number();
+    crash(task, &fault, &frame);
+    if let Some(first) = pid::process(FIRST) {
+        first.end(Ending::Signal(signal));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use abi::Errno;
 use percore::pin;
-use vm::{AddressSpace, FrameNum, PAGE_SIZE, PageNum, VirtAddr};
+use vm::{AddressSpace, FrameNum, Installed, PAGE_SIZE, PageNum, VirtAddr};
 
 use super::reclaim::retry;
 use crate::bytes::{after, after_mut, copy_prefix, prefix_mut};
@@ -37,7 +37,7 @@ fn frame() -> Result<FrameNum, Errno> {
 }
 
 fn install(space: &dyn AddressSpace, page: PageNum, frame: FrameNum) -> Result<(), Errno> {
-    retry(|| space.install(&pin(), page, frame)).map_err(|_| Errno::ENOMEM)
+    retry(|| space.install(&pin(), page, Installed::Frame(frame))).map_err(|_| Errno::ENOMEM)
 }
 
 /// Fills the pages from `start` on with the `bytes` bytes of `file` from `offset` on.

@@ -12,14 +12,15 @@ use super::arguments::Strings;
 use super::elf::{Elf, Flaw, INTERPRETER_BASE, OUTSIDE, PROGRAM_BASE, Segment};
 use super::heap::Heap;
 use super::stack::{self, AuxInfo};
-use super::{Memory, Program, STACK, image};
+use super::{Memory, Program, STACK, image, vdso};
 use crate::fs::Source;
-use crate::fs::{self, Executable};
+use crate::fs::{self, Executable, rights};
 use crate::mm::fallible;
 use crate::mm::file_mapping::Held;
 use crate::mm::refcache_arc::RefcacheArc;
 use crate::mm::space::{self, SpaceHandle};
 use crate::mm::user::USER_END;
+use crate::users::Credentials;
 
 /// The reason why a program cannot be run: an error, and the flaw of the file if there is one.
 #[derive(Debug)]
@@ -56,37 +57,63 @@ pub struct Loaded {
     pub sp: u64,
 }
 
-/// Loads the program in `file`, whose given path is `name`, into new memory. If it has an interpreter, that
-/// is loaded too and starts first.
+/// The manner in which a program is loaded.
+#[derive(Clone, Copy)]
+pub struct Manner {
+    /// It has rights that its user has not.
+    pub is_secure: bool,
+    /// Its addresses are random.
+    pub is_random: bool,
+}
+
+/// Loads the program in `file`, whose given path is `name`, into new memory, where it finds its
+/// `credentials`. If it has an interpreter, that is loaded too and starts first. The memory is hidden from
+/// processes of its user if the caller may not read one of the two.
 ///
 /// # Errors
 /// ENOEXEC, ENOMEM, E2BIG, and ENOENT for the interpreter.
-pub fn load(file: &Executable, name: &[u8], strings: Strings) -> Result<Loaded, LoadError> {
+pub fn load(
+    file: &Executable,
+    name: &[u8],
+    strings: Strings,
+    credentials: &Credentials,
+    manner: Manner,
+) -> Result<Loaded, LoadError> {
     let elf = Elf::parse(file.content()?, PROGRAM_BASE)?;
-    let space = space::new().ok_or(Errno::ENOMEM)?;
+    let space = space::new(manner.is_random).ok_or(Errno::ENOMEM)?;
     let heap_start = load_segments(&space, &elf, file)?;
     let start = match elf.interpreter()? {
         Some(name) => load_interpreter(&space, &name)?,
-        None => Start { entry: elf.entry, base: 0 },
+        None => Start { entry: elf.entry, base: 0, is_readable: true },
     };
-    let aux = AuxInfo { elf: &elf, interpreter_base: start.base, name };
+    let aux =
+        AuxInfo { elf: &elf, interpreter_base: start.base, name, credentials, is_secure: manner.is_secure };
     let sp = set_up_stack(&space, &strings, &aux)?;
+    let auxv = sp + stack::words_before_auxv(&strings) * 8;
+    vdso::map(&space)?;
     let Strings { argv, envp, .. } = strings;
-    let program = Program { file: file.file().clone(), argv, envp, load_bias: elf.bias };
+    let program = Program { file: file.file().clone(), argv, envp, auxv, load_bias: elf.bias };
     let memory = Memory::new(space, Heap::new(heap_start), RefcacheArc::new(program)?);
+    // A program that may only be executed is not shown by its memory.
+    memory.set_dumpable(start.is_readable && is_readable(file));
     Ok(Loaded { memory: fallible::arc(memory)?, entry: start.entry, sp })
 }
 
 struct Start {
     entry: u64,
     base: u64,
+    is_readable: bool,
+}
+
+fn is_readable(file: &Executable) -> bool {
+    rights::permit(file.file().node(), rights::READ).is_ok()
 }
 
 fn load_interpreter(space: &Arc<SpaceHandle>, name: &[u8]) -> Result<Start, LoadError> {
     let file = fs::program(name)?;
     let elf = Elf::parse(file.content()?, INTERPRETER_BASE)?;
     load_segments(space, &elf, &file)?;
-    Ok(Start { entry: elf.entry, base: elf.bias })
+    Ok(Start { entry: elf.entry, base: elf.bias, is_readable: is_readable(&file) })
 }
 
 /// Loads the segments and returns the page boundary after the last one, where the heap starts.
@@ -100,8 +127,8 @@ fn load_segments(space: &Arc<SpaceHandle>, elf: &Elf<'_>, file: &Executable) -> 
 /// Loads a segment and returns the page boundary after it.
 fn load_segment(space: &Arc<SpaceHandle>, file: &Executable, segment: &Segment) -> Result<u64, LoadError> {
     let end = segment.address.checked_add(segment.size).filter(|&end| end <= USER_END).ok_or(OUTSIDE)?;
-    if segment.address < STACK.end && STACK.start < end {
-        return Err(Flaw("a segment overlaps the stack").into());
+    if segment.address < vdso::END && STACK.start < end {
+        return Err(Flaw("a segment overlaps the stack or the vDSO").into());
     }
     let pages =
         PageRange::between(VirtAddr::new(segment.address).page(), PageNum::new(end.div_ceil(PAGE_SIZE)));
@@ -135,7 +162,7 @@ fn show_file(
     Ok(pages)
 }
 
-fn map(space: &SpaceHandle, pages: PageRange, mapping: Mapping) -> Result<(), LoadError> {
+pub(super) fn map(space: &SpaceHandle, pages: PageRange, mapping: Mapping) -> Result<(), LoadError> {
     match space.map(&pin(), Placement::Fixed(pages.start()), pages.pages(), mapping) {
         Ok(_) => Ok(()),
         Err(VmError::OutOfRange) => Err(OUTSIDE.into()),

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use abi::Errno;
 use percore::{Pinned, pin};
 use sync::SpinLock;
-use sync::atomic::{AtomicU64, Ordering, fence};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use vm::{Access, Detail, Fault, FaultError, Others, PageNum, PageRange, Region, VirtAddr};
 
 use super::STACK;
@@ -35,6 +35,8 @@ pub struct Program {
     pub argv: Vec<u8>,
     /// Its environment, each with a NUL.
     pub envp: Vec<u8>,
+    /// The address of its auxiliary vector, [`AUXV_BYTES`](super::AUXV_BYTES) long.
+    pub auxv: u64,
     /// The difference between addresses in memory and those in its file.
     pub load_bias: u64,
 }
@@ -59,6 +61,10 @@ pub struct Memory {
     pub attachments: Attachments,
     /// Held by calls that add memory in a process with limits.
     pub growing: SpinLock<()>,
+    /// The last walk over all processes that was here. Relaxed: one task walks at a time, under a lock.
+    walk: AtomicU64,
+    /// Whether processes of its user may look into it (PR_SET_DUMPABLE).
+    dumpable: AtomicBool,
 }
 
 /// A process that reads a file, and counts that itself.
@@ -80,16 +86,11 @@ impl Reader for FileReader<'_> {
         self.pages.is_shared_by_many()
     }
 
-    #[inline]
-    fn file(&self) -> u64 {
-        self.pages.name()
-    }
-
     fn shown_at(&self, page: u64) -> Option<PageNum> {
         if read_refs::is_by_file() {
             return self.shown_in_file(page);
         }
-        self.memory.local_counts.find(self.file(), page)
+        self.memory.local_counts.find(self.pages.name(), page)
     }
 
     #[inline]
@@ -129,6 +130,11 @@ impl Source {
     /// Returns the open file, if it is one.
     pub fn file(&self) -> Option<&StaticOrArc<OpenFile>> {
         self.shown.opened()
+    }
+
+    /// Returns whether it is a file of the kernel.
+    pub fn is_kernel(&self) -> bool {
+        self.shown.is_kernel()
     }
 }
 
@@ -196,6 +202,11 @@ impl Mappings<'_> {
         self.next = 0;
     }
 
+    /// Returns whether the batch has more.
+    fn has_more(&self) -> bool {
+        self.found.get(self.next).is_some_and(Option::is_some)
+    }
+
     /// Takes the next one of the batch.
     fn take(&mut self) -> Option<Mapped> {
         let next = self.found.get_mut(self.next)?.take();
@@ -210,6 +221,8 @@ impl Iterator for Mappings<'_> {
     fn next(&mut self) -> Option<Mapped> {
         loop {
             match self.take() {
+                // Those of a batch are apart, so only its last may go on in the next one.
+                Some(next) if self.open.is_none() && self.has_more() => return Some(next),
                 Some(next) => match self.open.as_mut().and_then(|open| open.region.joined(next.region)) {
                     Some(joined) => self.open.iter_mut().for_each(|open| open.region = joined),
                     None => {
@@ -226,6 +239,27 @@ impl Iterator for Mappings<'_> {
 }
 
 impl Memory {
+    /// Returns whether processes of its user may look into it. A caller that has read credentials of its
+    /// process finds out that it hides from them.
+    pub fn is_dumpable(&self) -> bool {
+        // Acquire, with the fence in `hide`.
+        fence(Ordering::Acquire);
+        self.dumpable.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether processes of its user may look into it.
+    pub fn set_dumpable(&self, dumpable: bool) {
+        self.dumpable.store(dumpable, Ordering::Relaxed);
+    }
+
+    /// Hides it from processes of its user, before its process changes its credentials. Returns whether it
+    /// was dumpable.
+    pub fn hide(&self) -> bool {
+        let was_dumpable = self.dumpable.swap(false, Ordering::Relaxed);
+        fence(Ordering::Release);
+        was_dumpable
+    }
+
     /// Creates the memory of a program that was just loaded.
     pub fn new(space: Arc<SpaceHandle>, heap: Heap, program: RefcacheArc<Program>) -> Self {
         Self {
@@ -238,10 +272,18 @@ impl Memory {
             read_counters: ReadCounters::new(),
             attachments: Attachments::new(),
             growing: SpinLock::new(()),
+            walk: AtomicU64::new(0),
+            dumpable: AtomicBool::new(true),
         }
     }
 
+    /// Notes that walk number `walk` over all processes is here, and returns whether it was not before.
+    pub fn enter_walk(&self, walk: u64) -> bool {
+        self.walk.swap(walk, Ordering::Relaxed) != walk
+    }
+
     /// Returns the mappings from `start` on.
+    #[inline(always)]
     pub fn mappings(&self, start: PageNum, detail: Detail) -> Mappings<'_> {
         let rest = PageRange::between(start.max(user_pages().start()), user_pages().end());
         Mappings { memory: self, detail, rest, found: [const { None }; BATCH], next: 0, open: None }
@@ -278,7 +320,8 @@ impl Memory {
         let (heap, space) = self.heap.copy_with(|| self.fork_space(task));
         let space = space?;
         let attachments = self.attachments.copy(|page| space.mapped(&pin(), PageRange::one(page)))?;
-        let copy = Self { attachments, ..Self::new(space, heap, self.program.clone()) };
+        let dumpable = AtomicBool::new(self.is_dumpable());
+        let copy = Self { attachments, dumpable, ..Self::new(space, heap, self.program.clone()) };
         let copy = fallible::arc(copy)?;
         if read_refs::has_entries() {
             copy.local_counts.inherit(&self.local_counts);
@@ -289,14 +332,15 @@ impl Memory {
     /// Copies the space. If other threads run here, a short copy is done in one step, while threads that
     /// fault spin. A long one is done piece by piece with the other threads frozen.
     fn fork_space(self: &Arc<Self>, task: &Task) -> Result<Arc<SpaceHandle>, Errno> {
+        let is_random = task.thread.has_random_addresses();
         if self.is_mine_alone() {
-            return space::fork_in_pieces(&self.space, Others::None);
+            return space::fork_in_pieces(&self.space, is_random, Others::None);
         }
         let all = user_pages();
         if self.space.piece(&pin(), all) == all {
-            return space::fork(&self.space);
+            return space::fork(&self.space, is_random);
         }
-        self.with_others_frozen(task, || space::fork_in_pieces(&self.space, Others::Freeze))
+        self.with_others_frozen(task, || space::fork_in_pieces(&self.space, is_random, Others::Freeze))
     }
 
     /// Unmaps everything piece by piece, if that is much and the caller is the last thread that runs here. So
@@ -319,12 +363,13 @@ impl Memory {
 
     /// Handles a page fault for a call of another process, or one for the page of a mapping that is being
     /// moved. The fault comes before or after a copy or a move: a copy may assume that no other task changes
-    /// the memory.
+    /// the memory. The caller holds no lock.
     ///
     /// # Errors
     /// Returns the errors of the program's own faults.
     pub fn fault_from_outside(&self, at: VirtAddr, access: Access) -> Result<Fault, FaultError> {
-        self.heap.while_not_copied(|| self.space.fault(&pin(), at, access))
+        let fault = self.heap.while_not_copied(|| self.space.fault(&pin(), at, access));
+        fault.unwrap_or(Err(FaultError::OutOfMemory))
     }
 
     /// Returns whether the caller is the only thread that runs here. Each thread has a reference, and no

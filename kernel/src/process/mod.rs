@@ -9,9 +9,11 @@
 //! | `freeze` | freezing threads while their memory is copied |
 //! | `pages`, `limits` | the memory in use, its limits |
 //! | `start`, `exec`, `script`, `arguments` | running the first program, and another one |
-//! | `load`, `elf`, `image`, `stack` | loading a program into memory |
+//! | `load`, `elf`, `image`, `stack`, `vdso` | loading a program into memory |
 //! | `end`, `shutdown` | the end of a process, and of the machine with the first process |
 //! | `parent`, `wait`, `usage` | parents and children, waiting for children, resource usage |
+//! | `ptrace`, `remote` | tracing the threads of another process, access to its memory |
+//! | `timers`, `cpu_timers` | timers that send signals |
 //! | `pidfd` | descriptors of processes |
 //! | `groups`, `stop` | groups and sessions, stopping and continuing |
 //! | `terminal` | the terminal of a run that has one |
@@ -21,10 +23,12 @@
 //! | `pieces` | operations on long ranges |
 //! | `futex`, `robust` | sleeping on a word of the program's memory |
 //! | `ipc` | SysV shared memory, semaphores, messages |
+//! | `mqueue` | POSIX message queues |
 #![deny(unsafe_code, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod arguments;
 mod clone;
+pub mod cpu_timers;
 mod elf;
 mod end;
 mod exec;
@@ -39,6 +43,7 @@ mod limits;
 mod load;
 mod local_counts;
 mod memory;
+pub mod mqueue;
 mod oom;
 mod oom_badness;
 mod page_out;
@@ -47,7 +52,9 @@ mod parent;
 pub mod pid;
 pub mod pidfd;
 pub mod pieces;
+pub mod ptrace;
 mod reclaim;
+pub mod remote;
 mod robust;
 mod rounds;
 mod script;
@@ -60,6 +67,7 @@ pub mod terminal;
 mod thread;
 pub mod timers;
 mod usage;
+pub mod vdso;
 mod vfork;
 mod wait;
 
@@ -68,6 +76,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use abi::Errno;
+use percore::pin;
 use sync::SpinLock;
 use sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use vm::{HUGE_PAGES, PAGE_SIZE};
@@ -90,7 +99,7 @@ pub use parent::{Relations, State};
 pub use pid::Pid;
 pub use reclaim::{Reclaim, retry, retry_on_enomem, under_lock, under_lock_over};
 use signal::ProcessSignals;
-pub use stack::TICKS_PER_SECOND;
+pub use stack::{AUXV_BYTES, TICKS_PER_SECOND};
 pub use start::start_first;
 pub use stop::{News, Stop};
 pub use thread::{NAME_BYTES, exit_thread};
@@ -134,10 +143,17 @@ pub struct Process {
     pub main_status: AtomicU8,
     /// The name of the last thread that left.
     last_name: SpinLock<[u8; NAME_BYTES]>,
+    /// The real user of that thread. Relaxed: the end of the process is told after it.
+    last_user: AtomicU32,
     /// The resources that past threads used.
     past: Total,
     /// The resources that children used that were waited for.
     pub children_usage: Total,
+    /// Its threads that are traced, and its main thread if that was and has ended. Relaxed: a sender of a
+    /// signal may miss that a thread is traced since a moment ago.
+    traced: AtomicU32,
+    /// The tracee of its main thread, once that has ended.
+    main_tracee: ptrace::Place,
     /// Its timers.
     pub timers: timers::Timers,
     /// The sets of semaphores in which it has changes to undo.
@@ -152,7 +168,16 @@ impl Process {
 
     /// Returns one of its threads, the main thread if that still runs, or `None` once the process has ended.
     pub fn any_thread(&self) -> Option<Arc<Task>> {
-        self.threads.lock().first().cloned()
+        self.with_any_thread(|thread| thread.cloned())
+    }
+
+    /// Calls `f` with the same thread, under the lock with which a program that the process executes takes
+    /// the thread's place.
+    pub fn with_any_thread<R>(&self, f: impl FnOnce(Option<&Arc<Task>>) -> R) -> R {
+        let threads = self.threads.lock();
+        // Cores have their own numbers, so another thread's may be lower.
+        let main = threads.binary_search_by_key(&self.pid(), |task| task.tid()).unwrap_or(0);
+        f(threads.get(main))
     }
 
     /// Returns its memory, or `None` once it has ended.
@@ -201,6 +226,14 @@ impl Process {
         }
     }
 
+    /// Returns the real user of its main thread, or of its last thread if it has ended.
+    pub fn real_user(&self) -> u32 {
+        match self.any_thread() {
+            Some(task) => task.thread.credentials.peek(&pin()).users.real,
+            None => self.last_user.load(Ordering::Relaxed),
+        }
+    }
+
     /// Returns whether one of its threads runs, or waits for a core.
     pub fn is_running(&self) -> bool {
         self.threads.lock().iter().any(|task| task.is_running())
@@ -243,7 +276,7 @@ pub fn handle_attention(frame: &mut TrapFrame) {
         task.attention.clear(attention::SIGNAL);
         freeze::wait_for_thaw(task);
         thread::write_child_tid(task);
-        stop::park_while_stopped(task);
+        stop_if_asked(task, frame);
         task.process().wants(task)
     });
     if !is_wanted {
@@ -251,6 +284,20 @@ pub fn handle_attention(frame: &mut TrapFrame) {
     }
     sched::with_current(|task| {
         fault::carry_out(task, signal::deliver(task, frame), frame);
-        stop::park_while_stopped(task);
+        stop_if_asked(task, frame);
     });
+}
+
+/// Stops the running task if its process is stopped, or its tracer wants it.
+///
+/// TRACE may be raised a moment after its tracee is gone: by a SIGCONT, or a thread that stops the process.
+/// It is cleared before the look at TRACED, because it is raised after that.
+fn stop_if_asked(task: &Task, frame: &mut TrapFrame) {
+    if task.attention.has(attention::TRACE) {
+        task.attention.clear(attention::TRACE);
+    }
+    match task.attention.has(attention::TRACED) {
+        true => ptrace::at_return(task, frame),
+        false => stop::park_while_stopped(task),
+    }
 }

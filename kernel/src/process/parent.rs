@@ -32,6 +32,7 @@ use abi::signal::{NSIG, SA_NOCLDSTOP, SA_NOCLDWAIT, SI_USER, SIG_IGN, SIGCHLD};
 use sync::SpinLock;
 use sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use super::ptrace::{self, Tracee};
 use super::signal::{self, Origin};
 use super::stop::News;
 use super::{Ending, Process};
@@ -65,6 +66,8 @@ struct ParentLink {
 
 struct Children {
     list: Vec<Arc<Process>>,
+    /// The threads of other processes that threads of this one trace.
+    tracees: Vec<Arc<Tracee>>,
     closed: bool,
 }
 
@@ -75,9 +78,16 @@ pub enum State {
     Ended(Ending),
     /// It stopped or continued.
     Changed(News),
+    /// It is traced, and stopped for this signal, with an event in the second byte.
+    Traced(u32),
 }
 
 impl Relations {
+    /// Forgets PR_SET_PDEATHSIG, because the process gets rights that those who know it may not have.
+    pub fn forget_death_signal(&self) {
+        self.death_signal.store(0, Ordering::Relaxed);
+    }
+
     /// Returns the relations of a process without parent and children.
     pub fn new(exit_signal: u32) -> Self {
         Self {
@@ -87,7 +97,7 @@ impl Relations {
                 unwanted: false,
                 news: None,
             }),
-            children: SpinLock::new(Children { list: Vec::new(), closed: false }),
+            children: SpinLock::new(Children { list: Vec::new(), tracees: Vec::new(), closed: false }),
             changed: WaitQueue::new(),
             adopts: AtomicBool::new(false),
             death_signal: AtomicU32::new(0),
@@ -118,9 +128,58 @@ impl Process {
         Ok(parent_link.ended)
     }
 
-    /// Calls `f` with every child until it returns a value. The list does not change meanwhile.
-    pub fn find_child<R>(&self, f: impl FnMut(&Arc<Process>) -> Option<R>) -> Option<R> {
-        self.relations.children.lock().list.iter().find_map(f)
+    /// Calls `f` with every child, and then `g` with every tracee, until one returns a value. The lists do
+    /// not change meanwhile.
+    pub fn find_child_or_tracee<R>(
+        &self,
+        f: impl FnMut(&Arc<Process>) -> Option<R>,
+        g: impl FnMut(&Arc<Tracee>) -> Option<R>,
+    ) -> Option<R> {
+        let children = self.relations.children.lock();
+        children.list.iter().find_map(f).or_else(|| children.tracees.iter().find_map(g))
+    }
+
+    /// Calls `f` with every tracee until it returns a value.
+    pub fn find_tracee<R>(&self, f: impl FnMut(&Arc<Tracee>) -> Option<R>) -> Option<R> {
+        self.relations.children.lock().tracees.iter().find_map(f)
+    }
+
+    /// Adds `tracee` if `link` succeeds, and returns what that returns. The child of a tracee is added only
+    /// `beside` that.
+    ///
+    /// # Errors
+    /// ENOMEM, ESRCH if this process has ended, or lets `beside` go. Those of `link`.
+    pub fn add_tracee<R>(
+        &self,
+        tracee: &Arc<Tracee>,
+        beside: Option<&Tracee>,
+        link: impl FnOnce() -> Result<Result<R, Errno>, Errno>,
+    ) -> Result<R, Errno> {
+        let mut children = self.relations.children.lock();
+        let is_there =
+            |one: &Tracee| children.tracees.iter().any(|other| core::ptr::eq(&raw const **other, one));
+        if children.closed || !beside.is_none_or(is_there) {
+            return Err(Errno::ESRCH);
+        }
+        children.tracees.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        if let Some(one) = beside {
+            tracee.follow(one);
+        }
+        let linked = link()??;
+        children.tracees.push(tracee.clone());
+        Ok(linked)
+    }
+
+    /// Removes a tracee. Returns whether it was there.
+    pub fn remove_tracee(&self, tracee: &Tracee) -> bool {
+        self.take_tracee(|other| core::ptr::eq(other, tracee)).is_some()
+    }
+
+    /// Removes a tracee that is `wanted`, and returns it.
+    pub fn take_tracee(&self, wanted: impl Fn(&Tracee) -> bool) -> Option<Arc<Tracee>> {
+        let mut children = self.relations.children.lock();
+        let at = children.tracees.iter().position(|tracee| wanted(tracee))?;
+        Some(children.tracees.swap_remove(at))
     }
 
     /// Returns the state of this process if it is `wanted`. A stop or a continue is reported only once,
@@ -163,6 +222,13 @@ impl Process {
     /// has left.
     pub(super) fn notify_exit(self: &Arc<Self>, ending: Ending) {
         self.reparent_children();
+        if self.traced.load(Ordering::Relaxed) == 0 || !ptrace::end_is_held(self, ending) {
+            self.tell_end(ending);
+        }
+    }
+
+    /// Notifies its parent of its `ending`.
+    pub(super) fn tell_end(self: &Arc<Self>, ending: Ending) {
         let parent = {
             let mut parent_link = self.relations.parent_link.lock();
             let parent = parent_link.parent.upgrade();
@@ -178,11 +244,14 @@ impl Process {
     }
 
     fn reparent_children(self: &Arc<Self>) {
-        let orphans = {
+        let (orphans, traces) = {
             let mut children = self.relations.children.lock();
             children.closed = true;
-            core::mem::take(&mut children.list)
+            (core::mem::take(&mut children.list), !children.tracees.is_empty())
         };
+        if traces {
+            ptrace::release_all(self);
+        }
         orphans.into_iter().for_each(|orphan| self.reparent(orphan));
     }
 
@@ -241,7 +310,8 @@ impl Process {
             self.reap(child);
         }
         if (1..=NSIG).contains(&signal) && !ignored {
-            signal::send_to_process(self, signal, Origin::of_child(child.pid(), State::Ended(ending)));
+            let origin = Origin::of_child(child.pid(), child.real_user(), State::Ended(ending));
+            signal::send_to_process(self, signal, origin);
         }
         self.relations.changed.wake_all();
     }
@@ -259,7 +329,8 @@ impl Process {
         };
         let Some(parent) = parent else { return };
         if parent.signals.action(SIGCHLD).flags & SA_NOCLDSTOP == 0 {
-            signal::send_to_process(&parent, SIGCHLD, Origin::of_child(self.pid(), State::Changed(news)));
+            let origin = Origin::of_child(self.pid(), self.real_user(), State::Changed(news));
+            signal::send_to_process(&parent, SIGCHLD, origin);
         }
         parent.relations.changed.wake_all();
     }

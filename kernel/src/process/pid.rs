@@ -13,11 +13,11 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use abi::Errno;
-use percore::{AllCores, MAX_CORES};
 use sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use sync::{CachePadded, SpinGuard, SpinLock};
 
 use super::Process;
+use crate::arch::per_core::all_cores;
 use crate::mm::fallible;
 use crate::sched::Task;
 
@@ -55,8 +55,9 @@ struct Batch {
     left: u64,
 }
 
-static BATCHES: AllCores<SpinLock<Batch>> =
-    AllCores::new([const { CachePadded::new(SpinLock::new(Batch { base: 0, left: 0 })) }; MAX_CORES]);
+all_cores! {
+    static BATCHES: SpinLock<Batch> = SpinLock::new(Batch { base: 0, left: 0 });
+}
 /// The next batch. Relaxed: only uniqueness matters.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 

@@ -37,6 +37,10 @@ impl Content for PidFd {
         0
     }
 
+    fn label(&self) -> Option<&'static str> {
+        Some("[pidfd]")
+    }
+
     fn is_stream(&self) -> bool {
         true
     }

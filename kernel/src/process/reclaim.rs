@@ -112,8 +112,10 @@ fn is_first() -> bool {
     Above::is_watcher() == Some(true)
 }
 
-/// Runs a round, which stays on its core.
+/// Runs a round.
 fn run_round(tried: usize) -> Outcome {
+    // Here, because it pauses, and `epoch::reclaim`, which frees the rest in one piece, does not.
+    epoch::free_dead();
     let since = arch::now_ns();
     let mut found = is_kill_pending() && epoch::reclaim(false);
     found = found || !is_kill_pending() && reclaim_once(tried);

@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use sync::SpinLock;
 use sync::atomic::{AtomicBool, Ordering};
 
-use super::{Ending, FIRST, Process, ipc, pid};
+use super::{Ending, FIRST, Process, ipc, mqueue, pid};
 use crate::arch;
 use crate::control::{self, Ended};
 use crate::counters::Counter;
@@ -50,6 +50,8 @@ pub fn shut_down(task: &Task, ending: Ending) -> ! {
     }
     *WAITING.lock() = None;
     ipc::remove_all();
+    mqueue::remove_all();
+    fs::network::finish();
     write_back();
     wait_for_memory(task);
     report(task);
@@ -64,6 +66,8 @@ pub fn shut_down(task: &Task, ending: Ending) -> ! {
 fn write_back() {
     let done = fs::host::write_back(true, &mut control::unwritten);
     done.unwrap_or_else(|error| control::unwritten(b"some", error));
+    let taken = fs::host::overlay_out::write(&mut control::unwritten);
+    taken.unwrap_or_else(|error| control::unwritten(b"--overlay-out", error));
 }
 
 /// Kills all other processes, and returns whether there were any that had not ended yet.

@@ -11,6 +11,7 @@ use super::arguments::Strings;
 use super::elf::Elf;
 use crate::arch;
 use crate::mm::fallible;
+use crate::users::Credentials;
 
 /// The properties of a program that its auxiliary vector reports.
 pub struct AuxInfo<'a> {
@@ -19,6 +20,10 @@ pub struct AuxInfo<'a> {
     pub interpreter_base: u64,
     /// The path by which it was started.
     pub name: &'a [u8],
+    /// Its credentials.
+    pub credentials: &'a Credentials,
+    /// Whether it must be careful with what its caller chose.
+    pub is_secure: bool,
 }
 
 /// CLOCKS_PER_SEC of `times`.
@@ -71,8 +76,19 @@ fn count(strings: &[u8]) -> u64 {
     strings.iter().filter(|&&byte| byte == 0).count() as u64
 }
 
-fn auxv(aux: &AuxInfo<'_>, random: u64, platform: u64, path: u64) -> [u64; 40] {
+/// Returns the number of words between the stack pointer of a new program and its auxiliary vector.
+pub fn words_before_auxv(strings: &Strings) -> u64 {
+    // The number of arguments, and the zeroes after both lists.
+    3 + count(&strings.argv) + count(&strings.envp)
+}
+
+const AUXV_WORDS: usize = 42;
+/// The length of the auxiliary vector.
+pub const AUXV_BYTES: usize = AUXV_WORDS * 8;
+
+fn auxv(aux: &AuxInfo<'_>, random: u64, platform: u64, path: u64) -> [u64; AUXV_WORDS] {
     let elf = aux.elf;
+    let (users, groups) = (aux.credentials.users, aux.credentials.groups);
     let pairs = [
         (AT_PHDR, elf.headers_address()),
         (AT_PHENT, elf.header_size()),
@@ -81,11 +97,11 @@ fn auxv(aux: &AuxInfo<'_>, random: u64, platform: u64, path: u64) -> [u64; 40] {
         (AT_BASE, aux.interpreter_base),
         (AT_FLAGS, 0),
         (AT_ENTRY, elf.entry),
-        (AT_UID, 0),
-        (AT_EUID, 0),
-        (AT_GID, 0),
-        (AT_EGID, 0),
-        (AT_SECURE, 0),
+        (AT_UID, users.real.into()),
+        (AT_EUID, users.effective.into()),
+        (AT_GID, groups.real.into()),
+        (AT_EGID, groups.effective.into()),
+        (AT_SECURE, aux.is_secure.into()),
         (AT_CLKTCK, TICKS_PER_SECOND),
         (AT_HWCAP, arch::hwcap()),
         (AT_HWCAP2, 0),
@@ -93,6 +109,7 @@ fn auxv(aux: &AuxInfo<'_>, random: u64, platform: u64, path: u64) -> [u64; 40] {
         (AT_RANDOM, random),
         (AT_PLATFORM, platform),
         (AT_EXECFN, path),
+        (AT_SYSINFO_EHDR, super::vdso::START),
         (AT_NULL, 0),
     ];
     let mut words = pairs.into_iter().flat_map(|(kind, value)| [kind, value]);

@@ -10,14 +10,17 @@ use sync::SpinLock;
 
 use super::arguments::Strings;
 use super::exec::name_of;
-use super::load::{LoadError, load};
-use super::signal::{ProcessSignals, ThreadSignals};
+use super::load::{LoadError, Manner, load};
+use super::signal::{Inherited, ProcessSignals};
 use super::thread::{NewThread, Shared};
-use super::{EndingCell, Groups, Limits, NAME_BYTES, Pid, Process, Relations, Stop, Undoing, terminal};
+use super::{
+    EndingCell, Groups, Limits, NAME_BYTES, Pid, Process, Relations, Stop, Undoing, ptrace, terminal,
+};
 use crate::arch::{self, FpuState, TrapFrame};
 use crate::fs::{self, FdTable, FsContext};
 use crate::mm::fallible;
 use crate::sched;
+use crate::users::{Credentials, Slot};
 
 /// Returns the directory and the umask that the boot image names, or those of a process that chose none.
 fn context() -> Result<Arc<FsContext>, Errno> {
@@ -37,7 +40,13 @@ pub fn start_first() -> Result<(), LoadError> {
     let path = path.strip_suffix(b"\0").unwrap_or(path);
     let strings = |name| fs::boot_file(name).and_then(fallible::copied);
     let strings = Strings::new(strings(".radixvm/argv")?, strings(".radixvm/envp")?);
-    let loaded = load(&fs::program(path)?, path, strings)?;
+    let loaded = load(
+        &fs::program(path)?,
+        path,
+        strings,
+        Credentials::root(),
+        Manner { is_secure: false, is_random: true },
+    )?;
     let number = Pid::new()?;
     let pid = number.get();
     let process = fallible::arc(Process {
@@ -53,8 +62,11 @@ pub fn start_first() -> Result<(), LoadError> {
         executed: Default::default(),
         main_status: Default::default(),
         last_name: SpinLock::new([0; NAME_BYTES]),
+        last_user: Default::default(),
         past: Default::default(),
         children_usage: Default::default(),
+        traced: Default::default(),
+        main_tracee: ptrace::Place::new(None),
         timers: Default::default(),
         undoing: Undoing::new(),
     })?;
@@ -67,10 +79,12 @@ pub fn start_first() -> Result<(), LoadError> {
         fpu: fallible::boxed(FpuState::new())?,
         fs_base: 0,
         affinity: CoreSet::first(arch::cores()),
-        signals: ThreadSignals::new(0),
+        signals: Inherited::NOTHING,
         clear_tid: 0,
         set_tid: 0,
         latch: None,
+        credentials: Slot::root(),
+        personality: 0,
     };
     let main = main.make(&process)?;
     process.add_thread(&main)?;

@@ -15,6 +15,7 @@
 use alloc::sync::Arc;
 
 use sync::SpinLock;
+use sync::atomic::Ordering;
 
 use super::Process;
 use crate::sched::{self, Task, attention};
@@ -30,6 +31,8 @@ pub enum News {
 
 struct State {
     stopped: bool,
+    /// The signal that stopped it last.
+    signal: u32,
     /// The number of SIGCONTs sent.
     continued: u64,
 }
@@ -40,7 +43,7 @@ pub struct Stop(SpinLock<State>);
 impl Stop {
     /// Creates the state of a process that is not stopped.
     pub fn new() -> Self {
-        Self(SpinLock::new(State { stopped: false, continued: 0 }))
+        Self(SpinLock::new(State { stopped: false, signal: 0, continued: 0 }))
     }
 
     /// Returns the number of SIGCONTs sent so far.
@@ -54,10 +57,12 @@ impl Stop {
     }
 
     /// Stops it unless more than `continued` SIGCONTs were sent, and returns whether this stopped it.
-    fn begin(&self, continued: u64) -> bool {
+    fn begin(&self, signal: u32, continued: u64) -> bool {
         let mut state = self.0.lock();
         let stops = !state.stopped && state.continued == continued;
-        state.stopped |= stops;
+        if stops {
+            (state.stopped, state.signal) = (true, signal);
+        }
         stops
     }
 
@@ -72,10 +77,18 @@ impl Stop {
 impl Process {
     /// Stops the process by `signal`, which was taken when SIGCONT had been sent `continued` times.
     pub(super) fn stop_by(self: &Arc<Self>, signal: u32, continued: u64) {
-        if self.pid() != super::FIRST && self.stop.begin(continued) {
-            self.for_each_thread(|task| Task::notify(task, attention::STOPPED));
-            self.notify_parent(News::Stopped(signal));
+        if self.pid() != super::FIRST && self.stop.begin(signal, continued) {
+            self.for_each_thread(|task| Task::notify(task, stop_reasons(task)));
+            if !self.is_traced_by_parent() {
+                self.notify_parent(News::Stopped(signal));
+            }
         }
+    }
+
+    /// Returns the signal that stopped the process, if it is stopped.
+    pub(super) fn stop_signal(&self) -> Option<u32> {
+        let state = self.stop.0.lock();
+        state.stopped.then_some(state.signal)
     }
 
     /// Notifies `task`, which has joined the process, if that is stopped. The lock of the threads is held.
@@ -87,19 +100,36 @@ impl Process {
 
     /// Handles a SIGCONT: continues the process if it is stopped.
     pub(super) fn go_on(self: &Arc<Self>) {
-        if self.stop.end() {
+        let was_stopped = self.stop.end();
+        if was_stopped {
             self.for_each_thread(|task| {
                 Task::wake(task);
             });
             self.notify_parent(News::Continued);
         }
+        if self.traced.load(Ordering::Relaxed) != 0 {
+            self.tell_tracers_of_sigcont();
+        }
     }
 }
 
-/// Parks the running thread while its process is stopped. SIGKILL ends that too.
+/// Returns the reasons by which `task` sees that its process is stopped. A traced thread leaves a call in
+/// which it sleeps, because its tracer hears of the stop of each thread.
+fn stop_reasons(task: &Task) -> u32 {
+    let is_traced = task.attention.has(attention::TRACED);
+    attention::STOPPED | if is_traced { attention::TRACE } else { 0 }
+}
+
+/// Parks the running thread while its process is stopped. SIGKILL ends that too, and a tracer.
 pub fn park_while_stopped(task: &Task) {
+    if !task.attention.has(attention::STOPPED) {
+        return;
+    }
     task.attention.clear(attention::STOPPED);
-    while task.process().stop.is_stopped() && !task.attention.has(attention::KILLED) {
+    while task.process().stop.is_stopped() && !task.attention.has(attention::KILLED | attention::TRACED) {
         sched::park();
+    }
+    if task.attention.has(attention::TRACED) && task.process().stop.is_stopped() {
+        task.attention.raise(attention::STOPPED);
     }
 }

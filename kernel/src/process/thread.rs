@@ -4,21 +4,23 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use abi::Errno;
-use percore::CoreSet;
+use abi::process::ADDR_NO_RANDOMIZE;
+use percore::{CoreSet, pin};
 use sync::SpinLock;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::futex::{self, Waiter, Word};
-use super::signal::{ThreadSignals, retarget};
+use super::signal::{Inherited, ThreadSignals, retarget};
 use super::usage::faults;
 use super::vfork::Latch;
-use super::{Ending, FIRST, Memory, Pid, Process, Usage, robust, shutdown, terminal};
+use super::{Ending, FIRST, Memory, Pid, Process, Usage, ptrace, robust, shutdown, terminal};
 use crate::above::Above;
 use crate::arch::{self, FpuState, KernelStack, TrapFrame};
 use crate::fs::{self, FdTable, FsContext};
 use crate::mm::space::SpaceHandle;
 use crate::mm::{self, user};
 use crate::sched::{self, Start, Task, attention};
+use crate::users::{Ready, Slot, Unseen};
 
 /// Bytes of a thread's name, the NUL included.
 pub const NAME_BYTES: usize = 16;
@@ -42,7 +44,7 @@ pub struct Thread {
     /// The state that it shares.
     pub shared: Shared,
     /// Its mask, and the signals sent to it alone.
-    pub signals: ThreadSignals,
+    pub signals: Arc<ThreadSignals>,
     /// Its entry in a futex's queue.
     pub futex: Waiter,
     /// `set_robust_list`.
@@ -55,6 +57,25 @@ pub struct Thread {
     pub name: SpinLock<[u8; NAME_BYTES]>,
     /// The latch of the parent that sleeps while this thread runs in its memory.
     latch: Option<Arc<Latch>>,
+    /// Its tracee, if it is traced.
+    pub tracee: ptrace::Place,
+    /// Its users, groups and capabilities.
+    pub credentials: Slot,
+    /// `personality`. Relaxed: the thread alone uses it.
+    pub personality: AtomicU32,
+}
+
+impl Thread {
+    /// Returns whether its programs and children have random addresses.
+    pub fn has_random_addresses(&self) -> bool {
+        self.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE == 0
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.process.signals.states.give_back(&self.signals);
+    }
 }
 
 impl sched::Threads for Above {
@@ -63,9 +84,18 @@ impl sched::Threads for Above {
     fn handle_attention(frame: &mut TrapFrame) {
         super::handle_attention(frame);
     }
+    fn on_tick(task: &Task) {
+        super::cpu_timers::on_tick(task);
+    }
     fn take_input() {
         fs::input_arrived();
         terminal::take_input();
+    }
+    fn serve_network() {
+        fs::network::serve();
+    }
+    fn choose_entry() {
+        ptrace::choose_entry();
     }
 }
 
@@ -76,6 +106,13 @@ impl sched::Thread for Thread {
     }
     fn has_signal(&self) -> bool {
         self.signals.deliverable(&self.process.signals)
+    }
+    fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+    #[inline(always)]
+    fn credentials(&self) -> &Slot {
+        &self.credentials
     }
 }
 
@@ -114,10 +151,12 @@ pub struct NewThread {
     pub fpu: Box<FpuState>,
     pub fs_base: u64,
     pub affinity: CoreSet,
-    pub signals: ThreadSignals,
+    pub signals: Inherited,
     pub clear_tid: u64,
     pub set_tid: u64,
     pub latch: Option<Arc<Latch>>,
+    pub credentials: Slot,
+    pub personality: u32,
 }
 
 impl NewThread {
@@ -132,13 +171,16 @@ impl NewThread {
             process: process.clone(),
             number: self.number,
             shared: self.shared,
-            signals: self.signals,
+            signals: self.signals.state_in(&process.signals)?,
             futex: Waiter::new(),
             robust_list: AtomicU64::new(0),
             clear_tid: AtomicU64::new(self.clear_tid),
             set_tid: AtomicU64::new(self.set_tid),
             name: SpinLock::new(self.name),
             latch: self.latch,
+            tracee: ptrace::Place::new(None),
+            credentials: self.credentials,
+            personality: AtomicU32::new(self.personality),
         };
         let start =
             Start { frame: self.frame, fpu: self.fpu, fs_base: self.fs_base, affinity: self.affinity };
@@ -162,8 +204,10 @@ impl Process {
         self.refuse_if_ending()?;
         let at = threads.partition_point(|other| other.tid() < task.tid());
         crate::mm::fallible::insert(&mut threads, at, task.clone())?;
+        task.thread.signals.enter(task.tid());
         self.stop_if_late(task);
         task.shared().files.join();
+        task.shared().fs.join();
         if let Some(number) = &task.thread.number {
             number.publish(self, false);
         }
@@ -176,9 +220,13 @@ impl Process {
         let at = threads.iter().position(|task| core::ptr::eq(&raw const **task, leaving));
         let gone = at.map(|at| threads.remove(at));
         let is_last = threads.is_empty();
+        if leaving.attention.has(attention::TRACED) && leaving.tid() == self.pid() {
+            ptrace::main_thread_leaves(leaving);
+        }
         // One lock at a time: a guard is dropped at the end of its statement.
         let name = *leaving.thread.name.lock();
         *self.last_name.lock() = name;
+        self.last_user.store(leaving.thread.credentials.peek(&pin()).users.real, Ordering::Relaxed);
         let faults = if is_last { faults(leaving.space()) } else { 0 };
         self.past.add(&Usage { cpu_ns: leaving.cpu_ns(), faults });
         if let ([left], true) = (&threads[..], self.executor.load(Ordering::Relaxed) != 0) {
@@ -208,20 +256,36 @@ impl Process {
         if self.ending.is_set() { Err(Errno::EINTR) } else { Ok(()) }
     }
 
-    /// Replaces its only thread `old` by `new`, which has the process's number.
+    /// Replaces its only thread `old` by `new`, which has the process's number. If `old` is traced by then,
+    /// or `is_shared`, `new` gets the `plain` credentials, if there are such.
     ///
     /// # Errors
     /// EINTR if the process ends.
-    pub(super) fn replace_thread(&self, old: &Task, new: &Arc<Task>) -> Result<(), Errno> {
+    pub(super) fn replace_thread(
+        &self,
+        old: &Task,
+        new: &Arc<Task>,
+        plain: Option<Ready>,
+        is_shared: bool,
+    ) -> Result<(), Errno> {
         let mut threads = self.threads.lock();
         if self.ending.is_set() {
             return Err(Errno::EINTR);
         }
+        // Under the lock under which a tracer asks for its rights and begins to trace.
+        let plain = plain.filter(|_| is_shared || ptrace::withholds_rights(old));
+        let unseen = plain.and_then(|plain| new.thread.credentials.replace_unseen(plain));
         self.past.add(&Usage { cpu_ns: old.cpu_ns(), faults: faults(old.space()) });
         let gone = threads.first_mut().map(|only| core::mem::replace(only, new.clone()));
+        new.thread.signals.enter(new.tid());
+        old.thread.signals.leave();
+        if old.attention.has(attention::TRACED | attention::TRACER) {
+            ptrace::after_exec(old, new);
+        }
         self.executor.store(0, Ordering::Relaxed);
         drop(threads);
         drop(gone);
+        unseen.into_iter().for_each(Unseen::discard);
         Ok(())
     }
 }
@@ -237,10 +301,19 @@ pub fn exit_thread() -> ! {
             task.shared().memory.release();
         }
         task.shared().files.leave();
-        if process.remove_thread(task) {
+        task.shared().fs.leave();
+        if task.attention.has(attention::TRACER) {
+            ptrace::tracer_leaves(task);
+        }
+        let is_last = process.remove_thread(task);
+        if task.attention.has(attention::TRACED) {
+            ptrace::thread_leaves(task);
+        }
+        let mask = task.thread.signals.leave();
+        if is_last {
             end_process(task, process);
         }
-        retarget(process, !task.thread.signals.mask());
+        retarget(process, !mask);
     });
     sched::exit()
 }
@@ -252,7 +325,11 @@ fn end_process(task: &Task, process: &Arc<Process>) {
     task.shared().memory.attachments.leave();
     process.undoing.undo_all(process.pid());
     if process.pid() == FIRST {
+        ptrace::release_all(process);
         shutdown::shut_down(task, ending);
+    }
+    if process.session() == process.pid() {
+        terminal::leader_ended(process.session());
     }
     process.notify_exit(ending);
     shutdown::note_process_gone();

@@ -1,15 +1,17 @@
-//! The timers of a process, which send it signals: ITIMER_REAL and those of `timer_create`.
+//! The timers of a process, which send it signals: those of `setitimer` and of `timer_create`.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use abi::Errno;
-use abi::signal::{SI_KERNEL, SIGALRM};
+use abi::process::RLIMIT_SIGPENDING;
+use abi::signal::{SI_KERNEL, SIGALRM, SIGPROF, SIGVTALRM};
 use sync::SpinLock;
 
 use super::Process;
-use super::signal::{self, Origin, Sent};
+use super::cpu_timers::{CpuClock, CpuTimer, CpuTimers};
+use super::signal::{self, Origin, Sent, waiting_count};
 use crate::mm::fallible;
 use crate::sched::{Alarm, Ring, Setting};
 
@@ -33,17 +35,88 @@ pub struct Notice {
 }
 
 /// A timer that sends a signal.
-pub type Timer = Alarm<Notice>;
+#[derive(Clone)]
+pub enum Timer {
+    /// Of time that passes.
+    Real(Arc<Alarm<Notice>>),
+    /// Of CPU time.
+    Cpu(Arc<CpuTimer>),
+}
+
+impl Timer {
+    /// Returns its action.
+    pub fn action(&self) -> &Notice {
+        match self {
+            Timer::Real(alarm) => &alarm.action,
+            Timer::Cpu(timer) => &timer.action,
+        }
+    }
+
+    /// Sets it, or stops it if there is no deadline. Returns the setting before. `process` has it.
+    ///
+    /// # Errors
+    /// EINVAL if it was removed. ENOMEM: it is stopped.
+    pub fn set(&self, process: &Process, new: Setting) -> Result<Setting, Errno> {
+        match self {
+            Timer::Real(alarm) => alarm.set(new),
+            Timer::Cpu(timer) => {
+                let old = timer.set(new);
+                process.timers.cpu.note_set();
+                Ok(old)
+            }
+        }
+    }
+
+    /// Returns the setting.
+    pub fn setting(&self) -> Setting {
+        match self {
+            Timer::Real(alarm) => alarm.setting(),
+            Timer::Cpu(timer) => timer.setting(),
+        }
+    }
+
+    /// Returns the clock that its deadlines are on, if that is one of CPU time.
+    pub fn cpu_clock(&self) -> Option<CpuClock> {
+        match self {
+            Timer::Real(_) => None,
+            Timer::Cpu(timer) => Some(timer.clock),
+        }
+    }
+}
+
+/// An interval timer of CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interval {
+    /// ITIMER_VIRTUAL.
+    Virtual,
+    /// ITIMER_PROF.
+    Prof,
+}
+
+impl Notice {
+    /// Creates the notice of an interval timer.
+    fn of_interval(process: &Arc<Process>, signal: u32) -> Self {
+        Self {
+            process: Arc::downgrade(process),
+            thread: None,
+            signal,
+            origin: Origin::new(SI_KERNEL, 0),
+            is_wall: false,
+            overruns: AtomicU32::new(0),
+        }
+    }
+}
 
 impl Ring for Notice {
     fn ring(&self, count: u64) {
         let at_most = |overruns: u64| overruns.min(i32::MAX as u64) as u32;
         let before = self.overruns.swap(at_most(count.saturating_sub(1)), Ordering::Relaxed);
         let Some(process) = self.process.upgrade().filter(|_| self.signal != 0) else { return };
+        let origin = self.origin.with_overruns(at_most(count.saturating_sub(1)));
         let sent = match self.thread {
             // A thread that has ended gets none.
-            Some(tid) => signal::send_to_thread(&process, tid, self.signal, self.origin),
-            None => signal::queue_to_process(&process, self.signal, self.origin),
+            Some(tid) => signal::send_to_thread(&process, tid, self.signal, origin),
+            None => signal::queue_to_process(&process, self.signal, origin),
         };
         if sent == Ok(Sent::Before) {
             self.overruns.store(at_most(u64::from(before).saturating_add(count)), Ordering::Relaxed);
@@ -53,13 +126,21 @@ impl Ring for Notice {
 
 /// The timers of a process.
 pub struct Timers {
-    real: SpinLock<Option<Arc<Timer>>>,
-    created: SpinLock<Vec<Option<Arc<Timer>>>>,
+    real: SpinLock<Option<Arc<Alarm<Notice>>>>,
+    intervals: SpinLock<[Option<Arc<CpuTimer>>; 2]>,
+    created: SpinLock<Vec<Option<Timer>>>,
+    /// Those of CPU time.
+    pub cpu: CpuTimers,
 }
 
 impl Default for Timers {
     fn default() -> Self {
-        Self { real: SpinLock::new(None), created: SpinLock::new(Vec::new()) }
+        Self {
+            real: SpinLock::new(None),
+            intervals: SpinLock::new([None, None]),
+            created: SpinLock::new(Vec::new()),
+            cpu: CpuTimers::new(),
+        }
     }
 }
 
@@ -74,19 +155,45 @@ impl Timers {
             Some(timer) => timer,
             None if new.deadline.is_none() => return Ok(Setting::default()),
             None => {
-                let notice = Notice {
-                    process: Arc::downgrade(process),
-                    thread: None,
-                    signal: SIGALRM,
-                    origin: Origin::new(SI_KERNEL, 0),
-                    is_wall: false,
-                    overruns: AtomicU32::new(0),
-                };
-                let made = fallible::arc(Alarm::new(notice))?;
+                let made = fallible::arc(Alarm::new(Notice::of_interval(process, SIGALRM)))?;
                 self.real.lock().get_or_insert(made).clone()
             }
         };
         timer.set(new)
+    }
+
+    /// Sets an interval timer of CPU time of `process`, whose timers these are, and returns the setting
+    /// before. The deadline is in CPU time.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn set_interval(
+        &self,
+        process: &Arc<Process>,
+        interval: Interval,
+        new: Setting,
+    ) -> Result<Setting, Errno> {
+        let signal = if interval == Interval::Virtual { SIGVTALRM } else { SIGPROF };
+        let mut all = self.intervals.lock();
+        let place = all.get_mut(interval as usize).ok_or(Errno::EINVAL)?;
+        let timer = match place {
+            Some(timer) => timer,
+            None if new.deadline.is_none() => return Ok(Setting::default()),
+            None => {
+                let made = CpuTimer::new(CpuClock::Process, Notice::of_interval(process, signal))?;
+                self.cpu.add(&made)?;
+                place.insert(made)
+            }
+        };
+        let old = timer.set(new);
+        self.cpu.note_set();
+        Ok(old)
+    }
+
+    /// Returns the setting of an interval timer of CPU time.
+    pub fn interval(&self, interval: Interval) -> Setting {
+        let all = self.intervals.lock();
+        all.get(interval as usize).and_then(Option::as_ref).map(|timer| timer.setting()).unwrap_or_default()
     }
 
     /// Returns the setting of ITIMER_REAL.
@@ -94,22 +201,39 @@ impl Timers {
         self.real.lock().as_ref().map(|timer| timer.setting()).unwrap_or_default()
     }
 
-    /// Creates a timer, with the notice that `make` returns for its number, and returns the number.
+    /// Creates a timer, of CPU time if it has a clock of that, with the notice that `make` returns for its
+    /// number. Returns the number.
     ///
     /// # Errors
-    /// EAGAIN if there are too many, ENOMEM.
-    pub fn create(&self, make: impl FnOnce(u32) -> Notice) -> Result<u32, Errno> {
+    /// EAGAIN if there are too many, or as many signals wait as may, ENOMEM.
+    pub fn create(
+        &self,
+        process: &Process,
+        clock: Option<CpuClock>,
+        make: impl FnOnce(u32) -> Notice,
+    ) -> Result<u32, Errno> {
         let mut all = self.created.lock();
         let free = all.iter().position(Option::is_none);
         let number = free.unwrap_or(all.len());
-        if number >= MOST {
+        if number >= MOST || waiting_count::is_at(process.limits.current(RLIMIT_SIGPENDING)) {
             return Err(Errno::EAGAIN);
         }
-        let timer = Some(fallible::arc(Alarm::new(make(number as u32)))?);
+        all.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let notice = make(number as u32);
+        let timer = match clock {
+            None => Timer::Real(fallible::arc(Alarm::new(notice))?),
+            Some(clock) => {
+                let timer = CpuTimer::new(clock, notice)?;
+                self.cpu.add(&timer)?;
+                Timer::Cpu(timer)
+            }
+        };
         match all.get_mut(number) {
-            Some(place) => *place = timer,
-            None => fallible::push(&mut all, timer)?,
+            Some(place) => *place = Some(timer),
+            None => all.push(Some(timer)),
         }
+        // The place of its signal, as on Linux.
+        waiting_count::add(1);
         Ok(number as u32)
     }
 
@@ -117,7 +241,7 @@ impl Timers {
     ///
     /// # Errors
     /// EINVAL if there is none.
-    pub fn get(&self, number: u64) -> Result<Arc<Timer>, Errno> {
+    pub fn get(&self, number: u64) -> Result<Timer, Errno> {
         let all = self.created.lock();
         usize::try_from(number).ok().and_then(|number| all.get(number)?.clone()).ok_or(Errno::EINVAL)
     }
@@ -131,19 +255,27 @@ impl Timers {
             let mut all = self.created.lock();
             usize::try_from(number).ok().and_then(|number| all.get_mut(number)?.take())
         };
-        taken.ok_or(Errno::EINVAL)?.set(Setting::default()).map(drop)
+        self.stop(&taken.ok_or(Errno::EINVAL)?);
+        Ok(())
     }
 
-    /// Removes all but ITIMER_REAL: another program begins.
+    /// Removes those of `timer_create`: another program begins.
     pub fn clear(&self) {
         let all = core::mem::take(&mut *self.created.lock());
-        all.iter().flatten().for_each(stop);
+        all.iter().flatten().for_each(|timer| self.stop(timer));
     }
-}
 
-fn stop(timer: &Arc<Timer>) {
-    // Stopping takes no memory.
-    let _stopped = timer.set(Setting::default());
+    /// Stops a timer of `timer_create` that is removed.
+    fn stop(&self, timer: &Timer) {
+        waiting_count::add(-1);
+        match timer {
+            Timer::Real(alarm) => alarm.retire(),
+            Timer::Cpu(timer) => {
+                timer.set(Setting::default());
+                self.cpu.remove(timer);
+            }
+        }
+    }
 }
 
 /// The number of the next timer among all. Relaxed: only uniqueness matters.
@@ -158,6 +290,7 @@ impl Drop for Timers {
     fn drop(&mut self) {
         self.clear();
         let real = self.real.lock().take();
-        real.iter().for_each(stop);
+        // Stopping takes no memory.
+        real.iter().for_each(|alarm| _ = alarm.set(Setting::default()));
     }
 }

@@ -7,6 +7,7 @@ use abi::signal::SIGCHLD;
 use sync::atomic::Ordering;
 
 use super::parent::State;
+use super::ptrace::Tracee;
 use super::stop::News;
 use super::usage::Usage;
 use super::{Ending, Process};
@@ -55,6 +56,8 @@ pub struct Wanted {
 pub struct Found {
     /// Its number.
     pub pid: u32,
+    /// Its real user.
+    pub user: u32,
     /// The change of its state.
     pub state: State,
     /// The resources that it and the children that it waited for used.
@@ -81,8 +84,24 @@ impl Wanted {
             State::Ended(_) => self.ended,
             State::Changed(News::Stopped(_)) => self.stopped,
             State::Changed(News::Continued) => self.continued,
+            State::Traced(_) => true,
         }
     }
+
+    /// Returns whether it is one of the children to wait for. A tracee is of any kind.
+    fn concerns_tracee(&self, tracee: &Tracee) -> bool {
+        match self.who {
+            Who::Any => true,
+            Who::Process(tid) => tracee.tid() == tid,
+            Who::Group(group) => tracee.process().is_some_and(|process| process.group() == group),
+        }
+    }
+}
+
+/// A child or tracee that was found.
+enum Source {
+    Child(Arc<Process>),
+    Tracee(Arc<Tracee>),
 }
 
 impl Process {
@@ -105,29 +124,55 @@ impl Process {
     /// ECHILD if there is no child that can have such a change.
     fn look_for(&self, wanted: &Wanted) -> Option<Result<Found, Errno>> {
         loop {
-            let mut is_parent = false;
-            let found = self.find_child(|child| {
-                is_parent |= wanted.concerns(child);
-                wanted.concerns(child).then(|| found(child, wanted)).flatten()
-            });
+            let (mut is_parent, mut is_tracer) = (false, false);
+            let found = self.find_child_or_tracee(
+                |child| {
+                    is_parent |= wanted.concerns(child);
+                    wanted.concerns(child).then(|| found(child, wanted)).flatten()
+                },
+                |tracee| {
+                    is_tracer |= wanted.concerns_tracee(tracee);
+                    wanted.concerns_tracee(tracee).then(|| found_tracee(tracee, wanted)).flatten()
+                },
+            );
             match found {
-                Some((child, found)) if self.take(&child, &found, wanted) => return Some(Ok(found)),
+                Some((source, found)) if self.take(&source, &found, wanted) => return Some(Ok(found)),
                 Some(_) => {}
-                None if is_parent => return None,
+                None if is_parent || is_tracer => return None,
                 None => return Some(Err(Errno::ECHILD)),
             }
         }
     }
 
-    /// Takes `child`, and returns whether no other thread has reaped it before.
-    fn take(&self, child: &Process, found: &Found, wanted: &Wanted) -> bool {
-        wanted.stay || !matches!(found.state, State::Ended(_)) || self.reap(child)
+    /// Takes what was found, and returns whether no other thread has reaped it before.
+    fn take(&self, source: &Source, found: &Found, wanted: &Wanted) -> bool {
+        if wanted.stay || !matches!(found.state, State::Ended(_)) {
+            return true;
+        }
+        match source {
+            Source::Child(child) => self.reap(child),
+            Source::Tracee(tracee) => {
+                let is_mine = self.remove_tracee(tracee);
+                if is_mine {
+                    tracee.release(0);
+                }
+                is_mine
+            }
+        }
     }
 }
 
-fn found(child: &Arc<Process>, wanted: &Wanted) -> Option<(Arc<Process>, Found)> {
+fn found(child: &Arc<Process>, wanted: &Wanted) -> Option<(Source, Found)> {
     let state = child.state(|state| wanted.wants(state), wanted.stay)?;
-    Some((child.clone(), Found { pid: child.pid(), state, usage: child.whole_usage() }))
+    let found = Found { pid: child.pid(), user: child.real_user(), state, usage: child.whole_usage() };
+    Some((Source::Child(child.clone()), found))
+}
+
+fn found_tracee(tracee: &Arc<Tracee>, wanted: &Wanted) -> Option<(Source, Found)> {
+    let state = tracee.news(wanted.ended, wanted.stay)?;
+    let usage = tracee.process().map(|process| process.whole_usage()).unwrap_or_default();
+    let found = Found { pid: tracee.tid(), user: tracee.real_user(), state, usage };
+    Some((Source::Tracee(tracee.clone()), found))
 }
 
 impl Ending {
@@ -147,6 +192,7 @@ impl State {
             Self::Ended(ending) => ending.wait_status(),
             Self::Changed(News::Stopped(signal)) => signal << 8 | 0x7f,
             Self::Changed(News::Continued) => 0xffff,
+            Self::Traced(code) => code << 8 | 0x7f,
         }
     }
 }

@@ -2,7 +2,8 @@
 //! `smaps`.
 //!
 //! A reader goes on at the address where the last paragraph ended, so reading in small pieces costs no more
-//! than in large ones. A change of the mappings meanwhile may show or not.
+//! than in large ones. A change of the mappings meanwhile may show or not. As on Linux the text is about the
+//! memory that the process had when the file was opened, and ends once that is gone.
 
 use alloc::sync::Weak;
 use alloc::vec::Vec;
@@ -18,7 +19,7 @@ use crate::fs::content::{Content, Take, WriteAt};
 use crate::fs::page_cache::PAGE;
 use crate::mm::fallible::Text;
 use crate::mm::space::user_pages;
-use crate::process::{Mapped, Memory, Process};
+use crate::process::{Mapped, Memory};
 use crate::sched;
 
 /// Bytes of a usual line.
@@ -29,7 +30,7 @@ pub type Paragraph = fn(&Memory, &Mapped, &mut LineState, &mut Text) -> fmt::Res
 
 /// The text of one open file.
 pub struct Listing {
-    process: Weak<Process>,
+    memory: Weak<Memory>,
     detail: Detail,
     write: Paragraph,
     /// The position of the last read. It is `None` during a read, and a concurrent read then begins anew.
@@ -46,9 +47,9 @@ struct Cursor {
 }
 
 impl Listing {
-    /// Creates a listing of the mappings of `process`. `write` needs their `detail`.
-    pub fn of(process: Weak<Process>, detail: Detail, write: Paragraph) -> Self {
-        Self { process, detail, write, cursor: SpinLock::new(None) }
+    /// Creates a listing of the mappings of `memory`. `write` needs their `detail`.
+    pub fn of(memory: Weak<Memory>, detail: Detail, write: Paragraph) -> Self {
+        Self { memory, detail, write, cursor: SpinLock::new(None) }
     }
 }
 
@@ -69,8 +70,7 @@ impl Content for Listing {
 impl Listing {
     /// Passes at most `most` bytes from `at` on to `take`.
     fn read_to(&self, at: u64, most: usize, take: Take<'_>) -> Result<usize, Errno> {
-        // There is nothing to write about a process that has ended.
-        let Some(memory) = self.process.upgrade().and_then(|process| process.memory()) else { return Ok(0) };
+        let Some(memory) = self.memory.upgrade() else { return Ok(0) };
         let kept = self.cursor.lock().take();
         let mut cursor = kept.filter(|cursor| cursor.at <= at).unwrap_or(Cursor::START);
         let made = cursor.fill(&memory, (self.detail, self.write), at, most);
@@ -93,12 +93,15 @@ impl Cursor {
         len: usize,
     ) -> Result<(), Errno> {
         self.pass(at);
-        if self.at == at && self.text.0.len() >= len {
+        let is_at_the_end = self.next == user_pages().end();
+        if self.at == at && (self.text.0.len() >= len || is_at_the_end) {
             return Ok(());
         }
         // Room for a page of lines and the last line, which is rarely longer than a usual one.
         self.text.0.try_reserve(PAGE + LINE).map_err(|_| Errno::ENOMEM)?;
-        let (mut mappings, mut state) = (memory.mappings(self.next, detail), LineState::default());
+        // Apart, so that they are made in their places.
+        let mut mappings = memory.mappings(self.next, detail);
+        let mut state = LineState::default();
         while self.at < at || self.text.0.len() < PAGE {
             let Some(mapped) = mappings.next() else {
                 self.next = user_pages().end();
@@ -111,7 +114,10 @@ impl Cursor {
             }
             self.next = mapped.region.pages.end();
             self.pass(at);
-            sched::with_current(|task| if task.is_killed() { Err(Errno::EINTR) } else { Ok(()) })?;
+            // A page of text is short work. All that a reader skips may be long.
+            if self.text.0.is_empty() {
+                sched::with_current(|task| if task.is_killed() { Err(Errno::EINTR) } else { Ok(()) })?;
+            }
         }
         Ok(())
     }

@@ -4,13 +4,13 @@
 //! thread while they are read may show or not. Nothing counts how many processes map a page. A page that
 //! others may map counts in full (`Pss` equals `Rss`), and as shared.
 
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Weak;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
 use abi::Errno;
-use percore::pin;
-use vm::{Detail, Flags, PAGE_SIZE, PageNum, PageRange, Prot, Resident};
+use abi::users::CAP_SYS_ADMIN;
+use vm::{Detail, Flags, FrameRun, PAGE_SIZE, PageNum, PageRange, Prot, Resident};
 
 use super::digits::Line;
 use crate::bytes::after_mut;
@@ -20,7 +20,8 @@ use crate::mm::fallible::Text;
 use crate::mm::space::user_pages;
 use crate::mm::static_or_arc::StaticOrArc;
 use crate::mm::user::USER_END;
-use crate::process::{Mapped, Memory, Process};
+use crate::process::{Mapped, Memory};
+use crate::sched;
 
 /// The column of the names in a line.
 const NAME_COLUMN: usize = 73;
@@ -43,8 +44,7 @@ pub fn smaps_paragraph(
 }
 
 /// Writes the sums of all mappings.
-pub fn smaps_rollup(process: &Process, text: &mut Text) -> fmt::Result {
-    let Some(memory) = process.memory() else { return Ok(()) };
+pub fn smaps_rollup(memory: &Memory, text: &mut Text) -> fmt::Result {
     let (mut sums, mut bounds) = (Sums::default(), (u64::MAX, 0));
     for mapped in memory.mappings(PageNum::new(0), Detail::Resident) {
         let [start, end] = bounds_of(&mapped);
@@ -139,11 +139,16 @@ fn rights(mapped: &Mapped) -> [u8; 6] {
 
 /// Returns the name of a mapping without a file, or nothing if it has none.
 fn name(memory: &Memory, mapped: &Mapped) -> &'static [u8] {
-    let ([start, end], heap) = (bounds_of(mapped), memory.heap.bounds());
+    let [start, end] = bounds_of(mapped);
+    let is_heap = || {
+        let heap = memory.heap.bounds();
+        start <= heap.1 && end >= heap.0 && heap.0 < heap.1
+    };
     match &mapped.source {
+        Some(source) if source.is_kernel() => b"[vdso]",
         Some(_) => b"/dev/zero (deleted)",
         None if mapped.is_stack() => b"[stack]",
-        None if start <= heap.1 && end >= heap.0 && heap.0 < heap.1 => b"[heap]",
+        None if is_heap() => b"[heap]",
         None => b"",
     }
 }
@@ -234,15 +239,19 @@ fn write_flags(mapped: &Mapped, text: &mut Text) -> fmt::Result {
     text.write_char('\n')
 }
 
-/// `/proc/PID/pagemap`: a word for each page, in which only the present bit is ever set.
-pub struct PageMap(Weak<Process>);
+/// `/proc/PID/pagemap`: a word for each page. It has the frame's number, or 0 for readers without
+/// CAP_SYS_ADMIN, and says whether the page is in memory and whether the frame is a file's. No other bit is
+/// ever set.
+pub struct PageMap(Weak<Memory>);
 
 const PRESENT: u64 = 1 << 63;
+const OF_FILE: u64 = 1 << 61;
 const WORD: usize = size_of::<u64>();
 
 impl PageMap {
-    pub fn of(process: &Arc<Process>) -> Self {
-        Self(Arc::downgrade(process))
+    /// Returns the file of this memory.
+    pub fn of(memory: Weak<Memory>) -> Self {
+        Self(memory)
     }
 }
 
@@ -251,17 +260,24 @@ impl Content for PageMap {
         if !at.is_multiple_of(WORD as u64) || !into.len().is_multiple_of(WORD) {
             return Err(Errno::EINVAL);
         }
-        let Some(memory) = self.0.upgrade().and_then(|process| process.memory()) else { return Ok(0) };
+        let Some(memory) = self.0.upgrade() else { return Ok(0) };
+        let is_told = sched::with_credentials(|of| of.can(CAP_SYS_ADMIN));
         let first = at / WORD as u64;
         let end = (first + (into.len() / WORD) as u64).min(USER_END / PAGE_SIZE).max(first);
         into.fill(0);
         let pages = PageRange::between(PageNum::new(first), PageNum::new(end));
-        let mut note = |run: PageRange| {
-            let words = after_mut(into, (run.start().get() - first) as usize * WORD).chunks_exact_mut(WORD);
-            words.take(run.pages() as usize).for_each(|word| word.copy_from_slice(&PRESENT.to_le_bytes()));
+        let mut note = |run: FrameRun| {
+            let kind = PRESENT | if run.is_shown { OF_FILE } else { 0 };
+            let words = after_mut(into, (run.pages.start().get() - first) as usize * WORD);
+            let words = words.as_chunks_mut::<WORD>().0.iter_mut().zip(run.frames());
+            words.for_each(|(word, frame)| {
+                *word = (kind | if is_told { frame.get() } else { 0 }).to_le_bytes()
+            });
         };
-        // Holes are no error here.
-        let _ = memory.space.resident(&pin(), pages.common(user_pages()), &mut note);
+        let mut rest = pages.common(user_pages());
+        while !rest.is_empty() {
+            rest = memory.space.frames_of(rest, &mut note);
+        }
         Ok(pages.pages() as usize * WORD)
     }
 

@@ -5,12 +5,15 @@ mod descriptors;
 mod digits;
 mod listing;
 mod maps;
+mod memory_file;
+mod page_counts;
 mod process;
 mod texts;
 
 use core::fmt::{self, Write};
 
 use abi::Errno;
+use abi::ipc::{MQ_MSG_MAX, MQ_MSGSIZE_MAX, MQ_QUEUES_MAX};
 use percore::CoreId;
 
 use crate::counters::Counter;
@@ -22,6 +25,7 @@ use crate::process::ipc::{messages, segment, semaphores};
 use crate::process::pid;
 use crate::{arch, mm, options, sched};
 
+use page_counts::PageCounts;
 use process::Processes;
 
 /// Adds everything below `root`.
@@ -31,6 +35,8 @@ pub fn populate(root: &NodeRef) -> Result<(), BadImage> {
     for (name, write) in MACHINE {
         generated(&fixed, name, *write)?;
     }
+    let counts = Node::file(Volume::System, 0o400, PageCounts)?;
+    tree::attach(&fixed, b"kpagecount", &counts.into_static()?)?;
     generated(&folder::directory(&fixed, b"radixvm")?, b"counters", counter_lines)?;
     let ipc = folder::directory(&fixed, b"sysvipc")?;
     generated(&ipc, b"msg", messages::list)?;
@@ -41,6 +47,14 @@ pub fn populate(root: &NodeRef) -> Result<(), BadImage> {
     generated(&folder::directory(&settings, b"kernel")?, b"pid_max", |text| {
         writeln!(text, "{}", pid::LIMIT)
     })?;
+    let queues = below(&settings, &[b"fs", b"mqueue"])?;
+    for name in [&b"msg_max"[..], b"msg_default"] {
+        generated(&queues, name, |text| writeln!(text, "{MQ_MSG_MAX}"))?;
+    }
+    for name in [&b"msgsize_max"[..], b"msgsize_default"] {
+        generated(&queues, name, |text| writeln!(text, "{MQ_MSGSIZE_MAX}"))?;
+    }
+    generated(&queues, b"queues_max", |text| writeln!(text, "{MQ_QUEUES_MAX}"))?;
     tree::freeze(&fixed)?;
     tree::attach(root, b"proc", &folder::node(Processes { fixed })?.into_static()?)?;
     let cpus = below(root, &[b"sys", b"devices", b"system", b"cpu"])?;

@@ -1,26 +1,30 @@
 //! `/proc/PID` and its contents.
 
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::fmt;
 
 use abi::Errno;
 use abi::file::{S_IFDIR, S_IFLNK, S_IFREG};
+use percore::pin;
 use vm::Detail;
 
 use super::descriptors::Descriptors;
-use super::listing::{Listing, Paragraph};
+use super::listing::Listing;
 use super::maps::{self, PageMap};
+use super::memory_file::MemoryFile;
 use super::texts;
+use crate::fs::content::Content;
 use crate::fs::folder::{self, DOTS, Folder, Show, list_names, list_numbers};
-use crate::fs::node::{Node, NodeRef, Volume};
+use crate::fs::node::{Body, Node, NodeRef, Owner, Volume};
 use crate::fs::path;
 use crate::mm::fallible::{Text, boxed};
-use crate::process::{Process, pid};
-use crate::sched::Task;
+use crate::process::{Memory, Process, pid, remote};
+use crate::sched::{self, Task};
+use crate::users::Basis;
 
 /// The names in the directory of a process, each with its `S_IF*`.
-const NAMES: [(&[u8], u32); 15] = [
+const NAMES: [(&[u8], u32); 17] = [
+    (b"auxv", S_IFREG),
     (b"cmdline", S_IFREG),
     (b"comm", S_IFREG),
     (b"cwd", S_IFLNK),
@@ -28,6 +32,7 @@ const NAMES: [(&[u8], u32); 15] = [
     (b"exe", S_IFLNK),
     (b"fd", S_IFDIR),
     (b"maps", S_IFREG),
+    (b"mem", S_IFREG),
     (b"pagemap", S_IFREG),
     (b"root", S_IFLNK),
     (b"smaps", S_IFREG),
@@ -44,26 +49,20 @@ struct ProcessFolder {
 }
 
 pub fn of_process(process: &Arc<Process>) -> Result<NodeRef, Errno> {
-    folder::node(ProcessFolder { process: Arc::downgrade(process) })
+    let node = folder::node(ProcessFolder { process: Arc::downgrade(process) })?;
+    node.set_owner(owner(process, true));
+    Ok(node)
 }
 
 impl Folder for ProcessFolder {
     fn lookup(&self, name: &[u8]) -> Result<NodeRef, Errno> {
         let process = self.process.upgrade().ok_or(Errno::ESRCH)?;
-        match name {
-            b"fd" => folder::node(Descriptors::of(&process)),
-            b"task" => folder::node(Tasks { process: self.process.clone() }),
-            b"exe" => link(&program_path(&process)?),
-            b"cwd" => {
-                let task = process.any_thread().ok_or(Errno::ENOENT)?;
-                link(&path::of(&task.fs_context().directory())?)
-            }
-            b"maps" => listing(&process, Detail::Mappings, maps::maps_line),
-            b"smaps" => listing(&process, Detail::Resident, maps::smaps_paragraph),
-            b"pagemap" => Node::file(Volume::System, 0o400, PageMap::of(&process)),
-            b"root" => link(b"/"),
-            _ => file(&process, name),
-        }
+        let node = entry(&process, name)?;
+        let is_own = sched::with_current(|task| Arc::ptr_eq(task.process(), &process));
+        // Its own descriptors are open to a process that has just changed its user.
+        let is_always_users = is_own && name == b"fd" || name == b"task";
+        node.set_owner(owner(&process, is_always_users));
+        Ok(node)
     }
 
     fn list(&self, position: u64, show: &mut Show<'_>) {
@@ -75,13 +74,124 @@ impl Folder for ProcessFolder {
     }
 }
 
-fn link(target: &[u8]) -> Result<NodeRef, Errno> {
-    Node::link(Volume::System, target)
+/// Returns the owner of a file about a process: its effective user and group. It is root once the process has
+/// ended, and if the process hides itself from its user, unless the file `is_always_users`.
+fn owner(process: &Arc<Process>, is_always_users: bool) -> Owner {
+    let of_task = |task: &Task| {
+        let pin = pin();
+        let of = task.thread.credentials.peek(&pin);
+        let is_open = is_always_users || task.shared().memory.is_dumpable();
+        let owner = Owner { user: of.users.effective, group: of.groups.effective };
+        if is_open { owner } else { Owner::ROOT }
+    };
+    // Without a lock and a count for the usual one, `/proc/self` of a main thread.
+    let is_it = |task: &Task| Arc::ptr_eq(task.process(), process) && task.tid() == process.pid();
+    let own = sched::with_current(|task| is_it(task).then(|| of_task(task)));
+    own.or_else(|| process.any_thread().map(|task| of_task(&task))).unwrap_or(Owner::ROOT)
 }
 
-fn program_path(process: &Process) -> Result<Vec<u8>, Errno> {
-    let memory = process.memory().ok_or(Errno::ENOENT)?;
-    memory.program.file.path()
+/// Returns an error unless the running thread may look into a process.
+///
+/// # Errors
+/// EACCES.
+fn permit(process: &Process) -> Result<(), Errno> {
+    remote::permit(process, Basis::Files).map_err(|_| Errno::EACCES)
+}
+
+/// Returns the memory that a process has, if the running thread may look into it, or none if the process has
+/// ended.
+///
+/// # Errors
+/// EACCES.
+fn memory_of(process: &Process) -> Result<Option<Arc<Memory>>, Errno> {
+    let Some(thread) = process.any_thread() else { return Ok(None) };
+    remote::memory_of(&thread, Basis::Files).map(Some).map_err(|_| Errno::EACCES)
+}
+
+/// Returns the node called `name` in the directory of a process.
+///
+/// A file about the memory of a program is bound to that memory when it is opened, by a thread that may look
+/// into it then: after an `execve` there is nothing to read. Descriptors are asked for anew at each look-up.
+fn entry(process: &Arc<Process>, name: &[u8]) -> Result<NodeRef, Errno> {
+    match name {
+        b"fd" => {
+            let node = folder::node(Descriptors::of(process))?;
+            node.set_permissions(0o500);
+            Ok(node)
+        }
+        b"task" => folder::node(Tasks { process: Arc::downgrade(process) }),
+        b"exe" => program(process),
+        b"cwd" => {
+            let task = process.any_thread().ok_or(Errno::ENOENT)?;
+            let directory = task.fs_context().directory();
+            // Afterwards, and of a thread that is there: a program that the process executes meanwhile has
+            // the same context, and a process that has ended permits all.
+            let now = process.any_thread().ok_or(Errno::ENOENT)?;
+            remote::permit_thread(&now, Basis::Files).map_err(|_| Errno::EACCES)?;
+            link(&path::of(&directory)?)
+        }
+        b"maps" => of_memory(process, 0o444, |memory| Listing::of(memory, Detail::Mappings, maps::maps_line)),
+        b"smaps" => {
+            of_memory(process, 0o444, |memory| Listing::of(memory, Detail::Resident, maps::smaps_paragraph))
+        }
+        b"smaps_rollup" => text_of_memory(process, 0o444, maps::smaps_rollup),
+        b"pagemap" => of_memory(process, 0o400, PageMap::of),
+        b"mem" => of_memory(process, 0o600, MemoryFile::of),
+        b"root" => {
+            permit(process)?;
+            link(b"/")
+        }
+        b"auxv" => text_of_memory(process, 0o400, texts::auxv),
+        b"environ" => text_of_memory(process, 0o400, texts::environ),
+        _ => file(process, name),
+    }
+}
+
+/// Returns the link to the program, which leads to the file although it may have another name by now.
+///
+/// # Errors
+/// EACCES, ENOENT if the process has ended.
+fn program(process: &Process) -> Result<NodeRef, Errno> {
+    let memory = memory_of(process)?.ok_or(Errno::ENOENT)?;
+    Node::with_body(Volume::System, 0o777, Body::Descriptor(memory.program.file.clone()))
+}
+
+/// Returns a file about the memory that the process has when the file is opened, by a thread that may look
+/// into it.
+fn of_memory<C: Content + 'static>(
+    process: &Arc<Process>,
+    permissions: u32,
+    make: fn(Weak<Memory>) -> C,
+) -> Result<NodeRef, Errno> {
+    let process = Arc::downgrade(process);
+    let node = folder::generated(move || {
+        let process = process.upgrade().ok_or(Errno::ESRCH)?;
+        let memory = memory_of(&process)?;
+        Ok(boxed(make(memory.as_ref().map_or_else(Weak::new, Arc::downgrade)))?)
+    })?;
+    node.set_permissions(permissions);
+    Ok(node)
+}
+
+/// Returns a file whose text `write` makes from the memory that the process has when the file is opened, by a
+/// thread that may look into it.
+fn text_of_memory(
+    process: &Arc<Process>,
+    permissions: u32,
+    write: fn(&Memory, &mut Text) -> fmt::Result,
+) -> Result<NodeRef, Errno> {
+    let process = Arc::downgrade(process);
+    let node = folder::text_for(move |text| {
+        let memory = process.upgrade().map_or(Ok(None), |process| memory_of(&process))?;
+        // There is nothing to write about a process that has ended.
+        memory.map_or(Ok(()), |memory| write(&memory, text)).map_err(|_| Errno::ENOMEM)
+    })?;
+    node.set_permissions(permissions);
+    Ok(node)
+}
+
+fn link(target: &[u8]) -> Result<NodeRef, Errno> {
+    Node::link(Volume::System, target)
 }
 
 /// Writes a text about a process.
@@ -90,9 +200,7 @@ type Writer = fn(&Process, &mut Text) -> fmt::Result;
 fn file(process: &Arc<Process>, name: &[u8]) -> Result<NodeRef, Errno> {
     let write: Writer = match name {
         b"cmdline" => texts::cmdline,
-        b"environ" => texts::environ,
         b"comm" => texts::comm,
-        b"smaps_rollup" => maps::smaps_rollup,
         b"stat" => texts::stat,
         b"statm" => texts::statm,
         b"status" => texts::status,
@@ -101,11 +209,6 @@ fn file(process: &Arc<Process>, name: &[u8]) -> Result<NodeRef, Errno> {
     let process = Arc::downgrade(process);
     // There is nothing to write about a process that has ended.
     folder::text(move |text| process.upgrade().map_or(Ok(()), |process| write(&process, text)))
-}
-
-fn listing(process: &Arc<Process>, detail: Detail, write: Paragraph) -> Result<NodeRef, Errno> {
-    let process = Arc::downgrade(process);
-    folder::generated(move || Ok(boxed(Listing::of(process.clone(), detail, write))?))
 }
 
 /// `/proc/PID/task`.
@@ -136,20 +239,26 @@ struct TaskFolder {
     task: Weak<Task>,
 }
 
+const TASK_NAMES: [(&[u8], u32); 5] =
+    [(b"comm", S_IFREG), (b"maps", S_IFREG), (b"mem", S_IFREG), (b"stat", S_IFREG), (b"status", S_IFREG)];
+
 impl Folder for TaskFolder {
     fn lookup(&self, name: &[u8]) -> Result<NodeRef, Errno> {
-        match name {
+        let task = self.task.upgrade().ok_or(Errno::ESRCH)?;
+        let node = match name {
             b"comm" => {
                 let task = self.task.clone();
                 folder::text(move |text| task.upgrade().map_or(Ok(()), |task| texts::name(&task, text)))
             }
-            _ => file(self.task.upgrade().ok_or(Errno::ESRCH)?.process(), name),
-        }
+            b"task" => Err(Errno::ENOENT),
+            _ => entry(task.process(), name),
+        }?;
+        node.set_owner(owner(task.process(), false));
+        Ok(node)
     }
 
     fn list(&self, position: u64, show: &mut Show<'_>) {
-        let _all =
-            list_names(&[(b"comm", S_IFREG), (b"stat", S_IFREG), (b"status", S_IFREG)], position, show);
+        let _all = list_names(&TASK_NAMES, position, show);
     }
 
     fn parent(&self) -> Option<NodeRef> {

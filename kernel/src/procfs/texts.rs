@@ -4,36 +4,50 @@ use core::fmt::{self, Write};
 
 use vm::{Detail, PAGE_SIZE};
 
+use crate::bytes::after_mut;
 use crate::mm::fallible::{Text, copied};
-use crate::process::{Memory, Pages, Process, TICKS_PER_SECOND};
+use crate::process::{AUXV_BYTES, Memory, Pages, Process, TICKS_PER_SECOND, ptrace, remote};
 use crate::sched::{self, Task};
+use crate::users::Credentials;
 
 const NS_PER_TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
 
 fn state(process: &Process) -> (char, &'static str) {
     match () {
         () if process.has_ended() => ('Z', "zombie"),
+        () if process.any_thread().is_some_and(|task| ptrace::is_stopped(&task)) => ('t', "tracing stop"),
         () if process.is_stopped() => ('T', "stopped"),
         () if process.is_running() => ('R', "running"),
         () => ('S', "sleeping"),
     }
 }
 
-fn program(process: &Process, text: &mut Text, part: fn(&Memory) -> &[u8]) -> fmt::Result {
+/// Writes its arguments.
+pub fn cmdline(process: &Process, text: &mut Text) -> fmt::Result {
     if let Some(memory) = process.memory() {
-        text.0 = copied(part(&memory)).map_err(|_| fmt::Error)?;
+        text.0 = copied(&memory.program.argv).map_err(|_| fmt::Error)?;
     }
     Ok(())
 }
 
-/// Writes its arguments.
-pub fn cmdline(process: &Process, text: &mut Text) -> fmt::Result {
-    program(process, text, |memory| &memory.program.argv)
+/// Writes the auxiliary vector of a program, as it is in memory.
+pub fn auxv(memory: &Memory, text: &mut Text) -> fmt::Result {
+    let (mut bytes, mut done) = ([0; AUXV_BYTES], 0);
+    while done < AUXV_BYTES {
+        let rest = after_mut(&mut bytes, done);
+        match remote::read(memory, memory.program.auxv + done as u64, rest) {
+            Ok(part) => done += part,
+            Err(_) => return Ok(()),
+        }
+    }
+    text.0 = copied(&bytes).map_err(|_| fmt::Error)?;
+    Ok(())
 }
 
-/// Writes its environment.
-pub fn environ(process: &Process, text: &mut Text) -> fmt::Result {
-    program(process, text, |memory| &memory.program.envp)
+/// Writes the environment of a program.
+pub fn environ(memory: &Memory, text: &mut Text) -> fmt::Result {
+    text.0 = copied(&memory.program.envp).map_err(|_| fmt::Error)?;
+    Ok(())
 }
 
 /// Writes the name of a thread.
@@ -87,9 +101,40 @@ pub fn status(process: &Process, text: &mut Text) -> fmt::Result {
     let (state, word) = state(process);
     let (pid, pages) = (process.pid(), process.pages(Detail::Resident));
     write!(text, "\nState:\t{state} ({word})\nTgid:\t{pid}\nPid:\t{pid}\nPPid:\t{}\n", parent_of(process))?;
-    text.write_str("TracerPid:\t0\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n")?;
+    let tracer = process.any_thread().map_or(0, |task| ptrace::tracer_of(&task));
+    writeln!(text, "TracerPid:\t{tracer}")?;
+    write_users(process, text)?;
     write_pages(&pages, process.table_pages(), text)?;
-    writeln!(text, "Threads:\t{}", process.count_threads())
+    writeln!(text, "Threads:\t{}", process.count_threads())?;
+    write_capabilities(&credentials_of(process), text)
+}
+
+/// Returns the credentials of its main thread, or root's if it has ended.
+fn credentials_of(process: &Process) -> Credentials {
+    process.any_thread().map_or_else(|| Credentials::root().clone(), |task| task.thread.credentials.get())
+}
+
+fn write_users(process: &Process, text: &mut Text) -> fmt::Result {
+    let of = credentials_of(process);
+    for (name, ids) in [("Uid", of.users), ("Gid", of.groups)] {
+        writeln!(text, "{name}:\t{}\t{}\t{}\t{}", ids.real, ids.effective, ids.saved, ids.fs)?;
+    }
+    text.write_str("Groups:\t")?;
+    of.supplementary().iter().try_for_each(|group| write!(text, "{group} "))?;
+    text.write_char('\n')
+}
+
+fn write_capabilities(of: &Credentials, text: &mut Text) -> fmt::Result {
+    let sets = &of.capabilities;
+    let lines = [
+        ("CapInh", sets.inheritable),
+        ("CapPrm", sets.permitted),
+        ("CapEff", sets.effective),
+        ("CapBnd", sets.bounding),
+        ("CapAmb", sets.ambient),
+    ];
+    lines.into_iter().try_for_each(|(name, set)| writeln!(text, "{name}:\t{set:016x}"))?;
+    writeln!(text, "NoNewPrivs:\t{}", u8::from(of.no_new_privs))
 }
 
 fn write_pages(pages: &Pages, tables: u64, text: &mut Text) -> fmt::Result {

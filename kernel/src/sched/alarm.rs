@@ -48,6 +48,8 @@ struct State {
     setting: Setting,
     /// The core that has it in its timers, if it is set.
     core: Option<CoreId>,
+    /// Set once it is stopped for good.
+    is_retired: bool,
 }
 
 /// Relaxed: only uniqueness matters.
@@ -63,9 +65,12 @@ impl<R: Ring> Alarm<R> {
     /// Sets it, or stops it if there is no deadline. Returns the setting before.
     ///
     /// # Errors
-    /// ENOMEM: it is stopped.
+    /// EINVAL if it is retired. ENOMEM: it is stopped.
     pub fn set(self: &Arc<Self>, new: Setting) -> Result<Setting, Errno> {
         let mut state = self.state.lock();
+        if state.is_retired {
+            return Err(Errno::EINVAL);
+        }
         let old = core::mem::take(&mut state.setting);
         self.leave(&mut state, old.deadline);
         if let Some(deadline) = new.deadline {
@@ -73,6 +78,14 @@ impl<R: Ring> Alarm<R> {
             state.setting = new;
         }
         Ok(old)
+    }
+
+    /// Stops it for good: a thread that has found it before may not set it again.
+    pub fn retire(&self) {
+        let mut state = self.state.lock();
+        let old = core::mem::take(&mut state.setting);
+        self.leave(&mut state, old.deadline);
+        state.is_retired = true;
     }
 
     /// Returns the setting.
@@ -103,7 +116,7 @@ impl<R: Ring> Rung for Alarm<R> {
                 // It was set again meanwhile.
                 return;
             }
-            let (count, next) = next(deadline, state.setting.interval, arch::now_ns());
+            let (count, next) = due(deadline, state.setting.interval, arch::now_ns());
             state.core = None;
             // Without memory it stops.
             state.setting.deadline = next.filter(|next| self.enter(&mut state, *next).is_ok());
@@ -114,7 +127,7 @@ impl<R: Ring> Rung for Alarm<R> {
 }
 
 /// Returns how often an alarm was due from `deadline` to `now`, and when it is due next.
-fn next(deadline: u64, interval: u64, now: u64) -> (u64, Option<u64>) {
+pub fn due(deadline: u64, interval: u64, now: u64) -> (u64, Option<u64>) {
     if interval == 0 {
         return (1, None);
     }

@@ -24,6 +24,20 @@ pub const BORN: u32 = 1 << 7;
 
 /// Task: its memory is being copied.
 pub const FROZEN: u32 = 1 << 8;
+/// Core: the network has something to do.
+pub const NETWORK: u32 = 1 << 9;
+
+/// Core: system calls enter otherwise from now on.
+pub const ENTRY: u32 = 1 << 10;
+/// Task: its tracer wants something of it.
+pub const TRACE: u32 = 1 << 11;
+/// Task: it is traced. No reason to look up by itself.
+pub const TRACED: u32 = 1 << 12;
+/// Task: it traces others. No reason to look up by itself.
+pub const TRACER: u32 = 1 << 13;
+
+/// The bits that say what a task is. The others are reasons.
+const LASTING: u32 = TRACED | TRACER;
 
 /// A word of reasons.
 #[derive(Debug)]
@@ -50,7 +64,7 @@ impl Attention {
     #[inline(always)]
     pub fn any(&self) -> bool {
         // A plain load on x86. SeqCst: see `Task::notify`.
-        self.0.load(Ordering::SeqCst) != 0
+        self.0.load(Ordering::SeqCst) & !LASTING != 0
     }
 
     /// Returns whether one of `reasons` is set.

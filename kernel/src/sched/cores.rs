@@ -3,13 +3,14 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use alloc::sync::Arc;
-use percore::{CoreId, MAX_CORES};
+use percore::CoreId;
 use sync::{CachePadded, SpinLock};
 
 use super::attention::{Attention, REAP};
 use super::list::{Chain, Link, TaskList};
 use super::timers::Timers;
 use super::{Departure, Task};
+use crate::arch::per_core::all_cores;
 use crate::arch::{self, Suspended};
 
 /// The link of run queues.
@@ -56,12 +57,14 @@ struct Shared {
     idle: AtomicBool,
 }
 
-static CORES: [CachePadded<Core>; MAX_CORES] = [const { CachePadded::new(Core::new()) }; MAX_CORES];
+all_cores! {
+    static CORES: Core = Core::new();
+}
 
 /// Returns the state of `core`.
 #[inline(always)]
 pub fn of(core: CoreId) -> &'static Core {
-    &CORES[core.index()]
+    CORES.of(core)
 }
 
 /// Returns the state of this core.

@@ -40,7 +40,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 pub use above::{Thread, Threads};
-pub use alarm::{Alarm, Ring, Setting};
+pub use alarm::{Alarm, Ring, Setting, due};
 pub use idle::enter_idle;
 pub use list::TaskList;
 pub use pause::{is_asked, lock, pause};
@@ -48,13 +48,14 @@ pub use place::{enqueue, enqueue_here, set_affinity};
 pub use switch::{exit, finish_switch, park, yield_now};
 pub use task::{Start, Task};
 pub use timers::{park_until, passed, sleep_until};
-pub use wait::{WaitChain, WaitQueue};
-pub use work::{give_way, on_reschedule, on_return_to_user, on_timer, reap};
+pub use wait::{WaitChain, WaitQueue, wait_at_most};
+pub use work::{give_way, on_network, on_reschedule, on_return_to_user, on_timer, reap, renew_entries};
 
 use switch::Departure;
 
 use crate::above::Above;
 use crate::mm;
+use crate::users::Credentials;
 
 /// Returns the task that runs here.
 ///
@@ -70,7 +71,18 @@ pub fn current() -> Arc<Task> {
 /// In the idle flow.
 #[inline(always)]
 pub fn with_current<R>(f: impl FnOnce(&Task) -> R) -> R {
-    crate::arch::with_current(f).expect("no task runs here")
+    // The result is not moved into an `Option` and out of it.
+    crate::arch::with_task_or_none(|task| f(task.expect("no task runs here")))
+}
+
+/// Calls `f` with the credentials that count for the task that runs here, or with root's if none runs. `f`
+/// does not sleep.
+#[inline]
+pub fn with_credentials<R>(f: impl FnOnce(&Credentials) -> R) -> R {
+    crate::arch::with_task_or_none(|task| match task {
+        Some(task) => f(task.thread.credentials().peek_acting(&percore::pin())),
+        None => f(Credentials::root()),
+    })
 }
 
 /// Lets this core change refcounts, though it may idle, by joining the epochs.

@@ -44,6 +44,8 @@ pub struct Task {
     /// CPU time up to the last switch away, and when it was last switched to.
     pub(super) cpu_ns: AtomicU64,
     pub(super) since_ns: AtomicU64,
+    /// When its call gives up a wait, in nanoseconds since boot, or 0. Relaxed: only the task itself uses it.
+    pub(super) wait_limit: AtomicU64,
 }
 
 /// User registers that the kernel itself does not use, while the task does not run.
@@ -86,6 +88,7 @@ impl Task {
             registers: SpinLock::new(Registers { fpu: start.fpu, fs_base: start.fs_base }),
             cpu_ns: AtomicU64::new(0),
             since_ns: AtomicU64::new(0),
+            wait_limit: AtomicU64::new(0),
         })
     }
 
@@ -177,7 +180,8 @@ impl Task {
     }
 
     fn signal_pending(&self) -> bool {
-        self.attention.has(attention::SIGNAL) && self.thread.has_signal()
+        let reasons = self.attention.reasons() & (attention::SIGNAL | attention::TRACE);
+        reasons != 0 && (reasons & attention::TRACE != 0 || self.thread.has_signal())
     }
 }
 

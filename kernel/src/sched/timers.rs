@@ -138,6 +138,16 @@ pub fn arm(core: &Core) {
 /// due too.
 pub fn expire(core: &Core) -> bool {
     let now = arch::now_ns();
+    wake_due(core, now);
+    let ticked = core.online.load(Ordering::Relaxed) && core.next_tick.load(Ordering::Relaxed) <= now;
+    if ticked {
+        core.next_tick.store(now + TICK_NS, Ordering::Relaxed);
+    }
+    ticked
+}
+
+/// Wakes the sleepers and rings the alarms that are due by `now`.
+pub fn wake_due(core: &Core, now: u64) {
     // A core that slept was not kept by kernel work.
     let is_late = core.timers.lock().next().is_some_and(|deadline| deadline + LATE_NS < now);
     if is_late && arch::with_current(|_| ()).is_some() {
@@ -154,11 +164,6 @@ pub fn expire(core: &Core) -> bool {
             Due::Alarm(_, alarm) => alarm.rung(timer.deadline),
         }
     }
-    let ticked = core.online.load(Ordering::Relaxed) && core.next_tick.load(Ordering::Relaxed) <= now;
-    if ticked {
-        core.next_tick.store(now + TICK_NS, Ordering::Relaxed);
-    }
-    ticked
 }
 
 /// Returns whether a sleeping thread's clock has passed `deadline`.

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use abi::Errno;
 use sync::SpinLock;
+use sync::atomic::Ordering;
 
 use super::list::{Chain, Link, TaskList};
 use super::{Task, current, park, park_until, with_current};
@@ -39,11 +40,11 @@ impl WaitQueue {
     /// Calls `attempt`, and if it returns `None`, waits and calls it again if `wait` allows it.
     ///
     /// # Errors
-    /// EAGAIN if it does not, EINTR as above.
+    /// EAGAIN if it does not, or if the time of [`wait_at_most`] is over. EINTR as above.
     pub fn attempt<R>(&self, wait: bool, mut attempt: impl FnMut() -> Option<R>) -> Result<R, Errno> {
         match attempt() {
             Some(value) => Ok(value),
-            None if wait => self.wait_until(attempt),
+            None if wait => self.wait_until_or(limit(), attempt)?.ok_or(Errno::EAGAIN),
             None => Err(Errno::EAGAIN),
         }
     }
@@ -129,6 +130,21 @@ impl WaitQueue {
             Task::wake(&task);
         }
     }
+}
+
+/// Calls `f`, in which an [attempt](WaitQueue::attempt) of the running task waits for `ns` nanoseconds at
+/// most.
+pub fn wait_at_most<R>(ns: u64, f: impl FnOnce() -> R) -> R {
+    let set = |until| with_current(|task| task.wait_limit.store(until, Ordering::Relaxed));
+    set(crate::arch::now_ns().saturating_add(ns).max(1));
+    let result = f();
+    set(0);
+    result
+}
+
+fn limit() -> Option<u64> {
+    let until = with_current(|task| task.wait_limit.load(Ordering::Relaxed));
+    (until != 0).then_some(until)
 }
 
 /// Allows a wait without a deadline to be restarted after a signal. The rest of a wait with a deadline is not

@@ -2,9 +2,11 @@
 
 use alloc::sync::Arc;
 
+use percore::CoreId;
+
 use super::above::Threads;
-use super::attention::{INPUT, REAP, RESCHEDULE, TIMER};
-use super::cores;
+use super::attention::{ENTRY, INPUT, NETWORK, REAP, RESCHEDULE, TIMER};
+use super::cores::{self, Core};
 use super::{Task, switch, timers};
 use crate::above::Above;
 use crate::arch::{self, TrapFrame, interrupts, with_current};
@@ -19,6 +21,11 @@ pub fn on_timer() {
 /// Handles another core's request to look at the run queue. Interrupts are off.
 pub fn on_reschedule() {
     super::attention::raise(RESCHEDULE);
+}
+
+/// Handles the interrupt of the network. Interrupts are off.
+pub fn on_network() {
+    super::attention::raise(NETWORK);
 }
 
 /// Runs the last work before user mode. Interrupts are off, and are off again when it returns.
@@ -58,8 +65,8 @@ pub fn serve_and_take_turns() {
 pub fn serve_core() -> bool {
     let core = cores::mine();
     let reasons = core.attention.take();
-    if reasons & INPUT != 0 {
-        Above::take_input();
+    if reasons & (INPUT | NETWORK | ENTRY) != 0 {
+        serve_seldom(reasons);
     }
     let ticked = reasons & TIMER != 0 && ring();
     let asked = reasons & RESCHEDULE != 0;
@@ -69,11 +76,36 @@ pub fn serve_core() -> bool {
         // On a tick, and when a core that is short of memory asks.
         mm::epoch::tick_if_due(&percore::pin());
     }
-    // Threads that wait for the timer do not wait for this.
+    if ticked {
+        with_current(Above::on_tick);
+    }
+    // Threads that wait for the timer are woken before this frees and after it, so that they run between it
+    // and the caller's work. A tick's work, what is freed, and a piece of the task's own call are longer
+    // together than a stretch may be.
+    wake_sleepers(core);
     if reasons & REAP != 0 || asked && core.has_reaper() {
         reap();
+        wake_sleepers(core);
     }
-    ticked || asked
+    ticked || asked || core.attention.has(RESCHEDULE)
+}
+
+#[cold]
+fn serve_seldom(reasons: u32) {
+    if reasons & INPUT != 0 {
+        Above::take_input();
+    }
+    if reasons & NETWORK != 0 {
+        Above::serve_network();
+    }
+    if reasons & ENTRY != 0 {
+        Above::choose_entry();
+    }
+}
+
+/// Makes each core choose the entry of system calls again, before it next returns to user mode.
+pub fn renew_entries() {
+    (0..arch::cores()).for_each(|core| cores::of(CoreId::new(core)).attention.raise(ENTRY));
 }
 
 /// Does the work that this core was asked to do, and lets other tasks run. For a task that waits for others
@@ -95,6 +127,15 @@ fn let_others_run() {
         if core != arch::core() {
             arch::send_reschedule(core);
         }
+    }
+}
+
+/// Wakes sleepers if the timer rang since this core last looked. For a tick that is due it rings again.
+fn wake_sleepers(core: &Core) {
+    if core.attention.has(TIMER) {
+        core.attention.clear(TIMER);
+        timers::wake_due(core, arch::now_ns());
+        timers::arm(core);
     }
 }
 

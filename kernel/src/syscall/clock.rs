@@ -6,10 +6,14 @@ use abi::time::*;
 use super::{Call, Outcome};
 use crate::arch;
 use crate::mm::user;
+use crate::process::cpu_timers::CpuClock;
 use crate::process::pid;
+use crate::process::signal::Rest;
 use crate::sched::{self, Task};
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
+/// The bit of a clock's number that says that it is a thread's.
+const PER_THREAD: i32 = 4;
 
 /// Returns the time on `clock`, in nanoseconds.
 fn read(task: &Task, clock: u64) -> Result<u64, Errno> {
@@ -25,7 +29,6 @@ fn read(task: &Task, clock: u64) -> Result<u64, Errno> {
 /// Reads the clock of a thread or process by its number, as `pthread_getcpuclockid` encodes it:
 /// `~id << 3 | kind`.
 fn thread_clock(task: &Task, clock: i32) -> Result<u64, Errno> {
-    const PER_THREAD: i32 = 4;
     const KIND: i32 = 3;
     const DEVICE: i32 = 3;
     let id = !(clock >> 3) as u32;
@@ -37,6 +40,28 @@ fn thread_clock(task: &Task, clock: i32) -> Result<u64, Errno> {
         (true, true) => process.thread(id).map(|thread| thread.cpu_ns()).ok_or(Errno::EINVAL),
         (true, false) if is_self => Ok(process.cpu_ns()),
         (true, false) => pid::process(id).map(|process| process.cpu_ns()).ok_or(Errno::EINVAL),
+    }
+}
+
+/// Returns a clock of the CPU time of the task's process or of one of its threads, or `None` for another kind
+/// of clock.
+///
+/// # Errors
+/// EINVAL for a clock of another process.
+pub(super) fn own_cpu_clock(task: &Task, clock: u64) -> Result<Option<CpuClock>, Errno> {
+    match clock {
+        CLOCK_PROCESS_CPUTIME_ID => return Ok(Some(CpuClock::Process)),
+        CLOCK_THREAD_CPUTIME_ID => return Ok(Some(CpuClock::Thread(task.tid()))),
+        clock if (clock as u32 as i32) >= 0 => return Ok(None),
+        _ => {}
+    }
+    thread_clock(task, clock as u32 as i32)?;
+    let (id, process) = (!(clock as u32 as i32 >> 3) as u32, task.process());
+    match clock as u32 as i32 & PER_THREAD != 0 {
+        true if id == 0 => Ok(Some(CpuClock::Thread(task.tid()))),
+        true => Ok(Some(CpuClock::Thread(id))),
+        false if id == 0 || id == process.pid() => Ok(Some(CpuClock::Process)),
+        false => Err(Errno::EINVAL),
     }
 }
 
@@ -80,7 +105,7 @@ pub fn time(call: &mut Call<'_>) -> Outcome {
 
 /// Sleeps for a given time.
 pub fn nanosleep(call: &mut Call<'_>) -> Outcome {
-    sleep(arch::now_ns(), call.arg(0), call.arg(1))
+    sleep(call.task, arch::now_ns(), call.arg(0), call.arg(1))
 }
 
 /// Sleeps for a given time or until a point in time, on a clock that runs during the sleep.
@@ -92,20 +117,36 @@ pub fn clock_nanosleep(call: &mut Call<'_>) -> Outcome {
         _ => return Err(Errno::EINVAL),
     };
     if call.arg(1) & TIMER_ABSTIME == 0 {
-        return sleep(arch::now_ns(), call.arg(2), call.arg(3));
+        return sleep(call.task, arch::now_ns(), call.arg(2), call.arg(3));
     }
     let time = user::read::<Timespec>(call.arg(2))?.to_ns().ok_or(Errno::EINVAL)?;
-    sched::sleep_until(arch::now_ns().saturating_add(time.saturating_sub(now)))?;
-    Ok(0)
+    let until = arch::now_ns().saturating_add(time.saturating_sub(now));
+    let allow = |_: &Errno| call.task.thread.signals.allow_restart_without_handler();
+    sched::sleep_until(until).inspect_err(allow).map(|()| 0)
 }
 
-/// Sleeps for the time at `request`. If a signal ends the sleep, writes the rest of the time to `remaining`.
-fn sleep(now: u64, request: u64, remaining: u64) -> Outcome {
+/// Goes on with a sleep that a signal without a handler ended.
+pub fn restart_syscall(call: &mut Call<'_>) -> Outcome {
+    let rest = call.task.thread.signals.take_rest().ok_or(Errno::EINTR)?;
+    sleep_until(call.task, rest)
+}
+
+/// Sleeps for the time at `request`.
+fn sleep(task: &Task, now: u64, request: u64, remaining: u64) -> Outcome {
     let time = user::read::<Timespec>(request)?.to_ns().ok_or(Errno::EINVAL)?;
-    let until = now.saturating_add(time);
-    let slept = sched::sleep_until(until);
-    if slept.is_err() && remaining != 0 {
-        user::write(remaining, &Timespec::from_ns(until.saturating_sub(arch::now_ns())))?;
+    sleep_until(task, Rest { until: now.saturating_add(time), remaining })
+}
+
+/// Sleeps for the `rest` of a time. If a signal ends that, writes what is left, and goes on later if no
+/// handler runs.
+fn sleep_until(task: &Task, rest: Rest) -> Outcome {
+    let slept = sched::sleep_until(rest.until);
+    if slept.is_err() {
+        if rest.remaining != 0 {
+            let left = rest.until.saturating_sub(arch::now_ns());
+            user::write(rest.remaining, &Timespec::from_ns(left))?;
+        }
+        task.thread.signals.allow_rest(rest);
     }
     slept.map(|()| 0)
 }

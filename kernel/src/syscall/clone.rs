@@ -10,7 +10,8 @@ use super::{Call, Outcome};
 use crate::arch::{self, TrapFrame};
 use crate::fs::{Opened, Reserved};
 use crate::mm::user::{self, USER_END};
-use crate::process::{self, Clone, FIRST, Process, pidfd, retry};
+use crate::process::{self, Clone, FIRST, Process, pidfd, ptrace, retry};
+use crate::sched::attention;
 
 /// Flags that are implemented, or that have no effect here.
 const KNOWN: u64 = CLONE_VM
@@ -101,12 +102,13 @@ fn make(call: &mut Call<'_>, args: &CloneArgs) -> Outcome {
     let has = |flag| args.flags & flag != 0;
     let wanted = Clone {
         flags: args.flags,
-        frame: child_frame(call.frame, args.stack),
+        frame: child_frame(call, args.stack),
         fs_base: if has(CLONE_SETTLS) { check_base(args.tls)? } else { arch::fs_base() },
         set_tid: if has(CLONE_CHILD_SETTID) { args.child_tid } else { 0 },
         clear_tid: if has(CLONE_CHILD_CLEARTID) { args.child_tid } else { 0 },
         exit_signal: args.exit_signal as u32,
     };
+    let is_traced = call.task.attention.has(attention::TRACED);
     let made = process::clone(call.task, &wanted, |child, tid| {
         let descriptor =
             if has(CLONE_PIDFD) { Some(retry(|| prepare(call, child, args.pidfd))?) } else { None };
@@ -117,8 +119,14 @@ fn make(call: &mut Call<'_>, args: &CloneArgs) -> Outcome {
         Ok(|| {
             descriptor.map(|(fd, file)| fd.fill(file, true));
         })
-    });
-    Ok(made?.into())
+    })?;
+    if is_traced {
+        ptrace::after_clone(call.task, call.frame, &wanted, made.tid);
+    }
+    if made.wait(call.task) && is_traced {
+        ptrace::after_vfork(call.task, call.frame, made.tid);
+    }
+    Ok(made.tid.into())
 }
 
 /// Prepares a descriptor for `child`, and writes its number to `at`.
@@ -148,8 +156,11 @@ fn check_flags(call: &Call<'_>, flags: u64) -> Result<(), Errno> {
 }
 
 /// Returns the registers of the child: the parent's with another stack and a result of 0.
-fn child_frame(parent: &TrapFrame, stack: u64) -> TrapFrame {
-    let mut frame = *parent;
+fn child_frame(call: &Call<'_>, stack: u64) -> TrapFrame {
+    let mut frame = *call.frame;
+    if call.task.attention.has(attention::TRACED) {
+        ptrace::without_step(call.task, &mut frame);
+    }
     frame.set_result(0);
     if stack != 0 {
         frame.rsp = stack;

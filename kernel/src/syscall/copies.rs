@@ -2,12 +2,13 @@
 
 use abi::Errno;
 use abi::file::S_IFREG;
+use abi::inotify::{IN_ACCESS, IN_MODIFY};
 
 use super::io::raise_sigpipe;
 use super::transfer;
 use super::{Call, Outcome};
-use crate::fs::InUse;
 use crate::fs::content::WriteAt;
+use crate::fs::{InUse, rights, watches};
 use crate::mm::user;
 
 /// The bytes that one call copies at most. Programs continue after a short copy.
@@ -87,6 +88,9 @@ fn check_ranges(from: &End, to: &End, len: u64) -> Result<(), Errno> {
 fn copy(from: &End, to: &End, len: u64) -> Outcome {
     let (source, sink) = (from.file.readable()?, to.file.writable()?);
     let len = len.min(MOST) as usize;
+    if len > 0 {
+        rights::drop_set_ids(to.file.node())?;
+    }
     let start = from.start()?;
     let (place, to_start) = match to.is_stream() {
         true => (WriteAt::End, 0),
@@ -97,5 +101,9 @@ fn copy(from: &End, to: &End, len: u64) -> Outcome {
     from.finish(start, done)?;
     to.finish(to_start, done)?;
     to.file.node().touch();
+    if done > 0 {
+        watches::on_file(&from.file, IN_ACCESS);
+        watches::on_file(&to.file, IN_MODIFY);
+    }
     raise_sigpipe(outcome)
 }

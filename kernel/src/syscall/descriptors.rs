@@ -4,11 +4,12 @@ use alloc::sync::Arc;
 
 use abi::Errno;
 use abi::file::*;
+use abi::terminal::TIOCGPTPEER;
 
 use super::{Call, Outcome, locks};
 use crate::fs::content::Content;
 use crate::fs::page_cache::{PAGE, PageCache};
-use crate::fs::{MAX_FILES, OpenFile, Opened, pipe as pipes};
+use crate::fs::{OpenFile, Opened, pipe as pipes};
 use crate::mm::user;
 use crate::process::terminal;
 
@@ -93,7 +94,7 @@ pub fn fcntl(call: &mut Call<'_>) -> Outcome {
 
 fn dup_from(call: &Call<'_>, close_on_exec: bool) -> Outcome {
     let lowest = usize::try_from(call.int(2)).map_err(|_| Errno::EINVAL)?;
-    if lowest as u64 >= MAX_FILES {
+    if lowest >= call.files().limit() {
         return Err(Errno::EINVAL);
     }
     Ok(call.files().add_opened(call.files().opened(call.int(0))?, lowest, close_on_exec)? as u64)
@@ -134,6 +135,11 @@ pub fn ioctl(call: &mut Call<'_>) -> Outcome {
         // SIGIO is never sent.
         FIOASYNC => set_flag(&file, O_ASYNC, argument)?,
         FIOCLEX => call.files().set_close_on_exec(call.int(0), true)?,
+        TIOCGPTPEER => {
+            let (opened, flags) = (terminal::open_peer(&file, argument as u32)?, argument as u32);
+            terminal::opened(call.task, &opened, flags);
+            return Ok(call.files().add(opened, 0, flags & O_CLOEXEC != 0)? as u64);
+        }
         FIONCLEX => call.files().set_close_on_exec(call.int(0), false)?,
         request => terminal::control(call.task, &file, request, argument)?,
     }

@@ -36,7 +36,7 @@ pub fn epoll_ctl(call: &mut Call<'_>) -> Outcome {
     let (files, own) = (call.files(), call.files().get(call.int(0))?);
     let file = files.get(fd)?;
     // As in Linux, a file that is always ready is refused first.
-    if !file.node().content().is_some_and(|content| content.is_stream()) {
+    if !file.node().content().is_some_and(|content| content.is_polled()) {
         return Err(Errno::EPERM);
     }
     let list = epoll::of(&own)?;

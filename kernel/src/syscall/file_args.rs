@@ -8,7 +8,7 @@ use percore::Pinned;
 
 use super::Call;
 use crate::fs::path::{At, Found};
-use crate::fs::{FdTable, FsContext, InUse};
+use crate::fs::{FdTable, FsContext, InUse, Transfer};
 use crate::mm::lending::Borrowed;
 use crate::mm::user;
 
@@ -33,6 +33,12 @@ impl Call<'_> {
     #[inline]
     pub(super) fn file_in_use(&self, index: usize) -> Result<InUse, Errno> {
         self.files().in_use(self.int(index))
+    }
+
+    /// Does the same for a call that reads or writes, which `access` says.
+    #[inline]
+    pub(super) fn file_in_use_for(&self, index: usize, access: Transfer) -> Result<InUse, Errno> {
+        self.files().in_use_for(self.int(index), access)
     }
 
     /// Returns the path that argument `index` points to.

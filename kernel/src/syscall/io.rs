@@ -1,32 +1,33 @@
 //! Reading and writing.
 
 use abi::Errno;
+use abi::inotify::{IN_ACCESS, IN_MODIFY};
 use abi::signal::SIGPIPE;
 
 use super::transfer::{self, Offset};
 use super::{Call, Outcome};
-use crate::fs::OpenFile;
 use crate::fs::buffers::Buffers;
+use crate::fs::{OpenFile, Transfer, watches};
 use crate::process::signal::{self, Origin};
 use crate::sched;
 
 pub fn read(call: &mut Call<'_>) -> Outcome {
-    let file = call.file_in_use(0)?;
+    let file = call.file_in_use_for(0, Transfer::Read)?;
     input(Buffers::one(call.arg(1), call.arg(2))?, Offset::Current, &file)
 }
 
 pub fn write(call: &mut Call<'_>) -> Outcome {
-    let file = call.file_in_use(0)?;
+    let file = call.file_in_use_for(0, Transfer::Write)?;
     output(Buffers::one(call.arg(1), call.arg(2))?, Offset::Current, &file)
 }
 
 pub fn readv(call: &mut Call<'_>) -> Outcome {
-    let file = call.file_in_use(0)?;
+    let file = call.file_in_use_for(0, Transfer::Read)?;
     input(Buffers::many(call.arg(1), call.arg(2))?, Offset::Current, &file)
 }
 
 pub fn writev(call: &mut Call<'_>) -> Outcome {
-    let file = call.file_in_use(0)?;
+    let file = call.file_in_use_for(0, Transfer::Write)?;
     output(Buffers::many(call.arg(1), call.arg(2))?, Offset::Current, &file)
 }
 
@@ -62,14 +63,21 @@ fn offset(call: &Call<'_>) -> Result<Offset, Errno> {
 }
 
 fn input(mut buffers: Buffers, offset: Offset, file: &OpenFile) -> Outcome {
-    Ok(transfer::read(file, &mut buffers, offset)? as u64)
+    let read = transfer::read(file, &mut buffers, offset)?;
+    if read > 0 {
+        watches::on_file(file, IN_ACCESS);
+    }
+    Ok(read as u64)
 }
 
 fn output(mut buffers: Buffers, offset: Offset, file: &OpenFile) -> Outcome {
     let written = transfer::write(file, &mut buffers, offset);
     // As on Linux, the end of a socket for messages raises no signal.
-    if written == Err(Errno::EPIPE) && file.datagrams().is_some() {
+    if written == Err(Errno::EPIPE) && file.messages().is_some() {
         return Err(Errno::EPIPE);
+    }
+    if written.is_ok_and(|written| written > 0) {
+        watches::on_file(file, IN_MODIFY);
     }
     raise_sigpipe(written)
 }

@@ -44,6 +44,7 @@ pub fn fcntl(call: &Call<'_>, file: &OpenFile) -> Outcome {
             }
             locks::take(file.node(), &lock, matches!(command, F_SETLKW | F_OFD_SETLKW))?;
             // Another thread may have closed the descriptor meanwhile, and its close found no lock.
+            locks::order();
             if is_posix && !call.files().borrow(call.int(0)).is_ok_and(|now| core::ptr::eq(&*now, file)) {
                 locks::remove(&lock)?;
             }

@@ -1,8 +1,9 @@
-//! Properties of the machine: uname, sysinfo, getcpu, random numbers, membarrier.
+//! Properties of the machine: uname, personality, sysinfo, getcpu, random numbers, membarrier.
 
 use abi::Errno;
 use abi::memory::MEMBARRIER_CMD_QUERY;
 use abi::process::{GRND_INSECURE, GRND_NONBLOCK, GRND_RANDOM, Sysinfo, Utsname};
+use sync::atomic::Ordering;
 use vm::PAGE_SIZE;
 
 use super::{Call, Outcome};
@@ -32,6 +33,16 @@ pub fn uname(call: &mut Call<'_>) -> Outcome {
     };
     user::write(call.arg(0), &name)?;
     Ok(0)
+}
+
+/// Sets the personality, unless it is -1, and returns the one before.
+pub fn personality(call: &mut Call<'_>) -> Outcome {
+    let (own, new) = (&call.task.thread.personality, call.arg(0) as u32);
+    let old = own.load(Ordering::Relaxed);
+    if new != u32::MAX {
+        own.store(new, Ordering::Relaxed);
+    }
+    Ok(old.into())
 }
 
 /// Writes sizes of memory and the uptime.

@@ -14,6 +14,7 @@ use super::ranges::{check_mapped, errno_of, in_user_space, range};
 use super::{Call, Outcome};
 use crate::fs::page_cache::PageCache;
 use crate::mm::{file_mapping, read_refs};
+use crate::process::fault::with_room;
 use crate::process::pieces::{in_pieces, over_holes};
 use crate::process::retry;
 use crate::sched::{Task, pause};
@@ -221,7 +222,7 @@ pub(super) fn populate(task: &Task, pages: PageRange, access: Access) -> Outcome
 }
 
 fn touch(task: &Task, address: VirtAddr, access: Access) -> Result<(), Errno> {
-    match retry(|| task.space().fault(&pin(), address, access)) {
+    match with_room(|| retry(|| task.space().fault(&pin(), address, access))) {
         Ok(_) => Ok(()),
         Err(FaultError::Denied) => Err(Errno::EINVAL),
         Err(FaultError::BeyondEnd) => Err(Errno::EFAULT),

@@ -91,6 +91,7 @@ fn map_pages(
     pages: &Arc<PageCache>,
 ) -> Outcome {
     let first = call.arg(5) / PAGE_SIZE;
+    file.note_mapped();
     let written_back = file
         .node()
         .content()

@@ -2,13 +2,14 @@
 
 use abi::Errno;
 use abi::file::*;
+use abi::inotify::IN_MODIFY;
 
 use super::{Call, Outcome};
 use crate::fs::host::MountFile;
 use crate::fs::memory_file::MemoryFile;
 use crate::fs::node::Node;
 use crate::fs::page_cache::PageCache;
-use crate::fs::{OpenFile, Room};
+use crate::fs::{OpenFile, Room, rights, watches};
 use crate::mm::fallible;
 use crate::mm::user;
 use crate::process::retry;
@@ -45,6 +46,7 @@ pub fn fallocate(call: &mut Call<'_>) -> Outcome {
         _ if content.is_stream() => return Err(Errno::ESPIPE),
         _ => return Err(Errno::ENODEV),
     };
+    rights::drop_set_ids(file.node())?;
     const HOLE: u64 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
     match (mode, content.mount_file()) {
         (0, mounted) => {
@@ -58,6 +60,7 @@ pub fn fallocate(call: &mut Call<'_>) -> Outcome {
         _ => return Err(Errno::EOPNOTSUPP),
     }
     file.node().touch();
+    watches::on_file(&file, IN_MODIFY);
     Ok(0)
 }
 

@@ -3,17 +3,19 @@
 use alloc::vec::Vec;
 
 use abi::Errno;
-use abi::socket::{CmsgHdr, MSG_CTRUNC, MsgHdr, SCM_CREDENTIALS, SCM_RIGHTS, SOL_SOCKET};
+use abi::socket::{CmsgHdr, MSG_CTRUNC, MsgHdr, SCM_CREDENTIALS, SCM_RIGHTS, SOL_SOCKET, Ucred};
+use abi::users::{CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN};
+use abi::zerocopy::IntoBytes;
 
 use super::Call;
+use crate::bytes::prefix;
 use crate::fs::Opened;
 use crate::fs::buffers::Buffers;
 use crate::fs::node::NodeRef;
 use crate::fs::page_cache::PAGE;
-use crate::fs::socket::{Address, Datagrams, MOST_SENT, Message, Rights};
+use crate::fs::socket::{Address, Carried, MOST_SENT, Message, Messages, Rights};
 use crate::mm::{fallible, user};
-use crate::process::{retry, retry_on_enomem};
-use crate::sched;
+use crate::process::{pid, retry, retry_on_enomem};
 
 /// An address that a message is sent to, and the file of one of the Unix domain.
 pub type To = (Address, Option<NodeRef>);
@@ -30,22 +32,26 @@ const FD: u64 = size_of::<i32>() as u64;
 /// Sends all that the buffers have in one message, to its peer or to another address.
 ///
 /// # Errors
-/// EMSGSIZE, EFAULT, and those of [`Datagrams::send`].
+/// EMSGSIZE, EFAULT, and those of [`Messages::send`].
 pub fn send(
-    socket: &Datagrams,
+    socket: &dyn Messages,
     buffers: &mut Buffers,
-    rights: Option<Rights>,
+    carried: Carried,
     to: Option<&To>,
     wait: bool,
 ) -> Result<usize, Errno> {
     let mut message = gather(socket, buffers)?;
-    message.rights = rights;
+    (message.rights, message.sender) = (carried.rights, carried.sender);
     let (len, mut message) = (message.len(), Some(message));
     let to = to.map(|(address, name)| (address, name.as_ref()));
     retry(|| socket.send(&mut message, to, wait)).map(|()| len)
 }
 
-fn gather(socket: &Datagrams, buffers: &mut Buffers) -> Result<Message, Errno> {
+/// Makes a message of all that the buffers have.
+///
+/// # Errors
+/// EMSGSIZE, EFAULT, ENOMEM.
+pub fn gather(socket: &dyn Messages, buffers: &mut Buffers) -> Result<Message, Errno> {
     if buffers.left() > socket.most() {
         return Err(Errno::EMSGSIZE);
     }
@@ -64,8 +70,8 @@ fn gather(socket: &Datagrams, buffers: &mut Buffers) -> Result<Message, Errno> {
 /// Takes a message, of which only the bytes are of interest, and returns how many were copied.
 ///
 /// # Errors
-/// EFAULT, and those of [`Datagrams::receive`].
-pub fn read(socket: &Datagrams, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
+/// EFAULT, and those of [`Messages::receive`].
+pub fn read(socket: &dyn Messages, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
     if buffers.left() == 0 {
         return Ok(0);
     }
@@ -73,35 +79,35 @@ pub fn read(socket: &Datagrams, buffers: &mut Buffers, wait: bool) -> Result<usi
 }
 
 /// Reads the control messages of a message that is sent by a socket of the Unix domain, and returns the
-/// descriptors in them.
+/// descriptors and the name of the sender in them.
 ///
 /// # Errors
-/// EINVAL for others and for wrong lengths, EPERM for credentials of another process, EBADF, ETOOMANYREFS,
+/// EINVAL for others and for wrong lengths, ESRCH for a sender that does not exist, EBADF, ETOOMANYREFS,
 /// ENOBUFS, EFAULT, ENOMEM.
-pub fn rights_to_send(call: &Call<'_>, message: &MsgHdr) -> Result<Option<Rights>, Errno> {
+pub fn carried_to_send(call: &Call<'_>, message: &MsgHdr) -> Result<Carried, Errno> {
     if message.control_len == 0 {
-        return Ok(None);
+        return Ok(Carried::default());
     }
     if message.control_len > MOST_CONTROL {
         return Err(Errno::ENOBUFS);
     }
-    let mut files = Vec::new();
+    let (mut files, mut sender) = (Vec::new(), None);
     let (mut at, mut left) = (message.control, message.control_len);
     while left >= HEAD {
         let head: CmsgHdr = user::read(at)?;
         let bytes = head.len.checked_sub(HEAD).filter(|_| head.len <= left).ok_or(Errno::EINVAL)?;
         match (head.level as u32, head.kind as u32) {
             (SOL_SOCKET, SCM_RIGHTS) => add_files(call, &mut files, at + HEAD, bytes / FD)?,
-            // Nothing receives them, but a sender may only name itself.
-            (SOL_SOCKET, SCM_CREDENTIALS) if bytes != 3 * FD => return Err(Errno::EINVAL),
-            (SOL_SOCKET, SCM_CREDENTIALS) => must_be_sender(at + HEAD)?,
+            (SOL_SOCKET, SCM_CREDENTIALS) if bytes != size_of::<Ucred>() as u64 => return Err(Errno::EINVAL),
+            (SOL_SOCKET, SCM_CREDENTIALS) => sender = Some(named_sender(call, at + HEAD)?),
             (SOL_SOCKET, _) => return Err(Errno::EINVAL),
             _ => {}
         }
         let step = head.len.next_multiple_of(ALIGNMENT).min(left);
         (at, left) = (at + step, left - step);
     }
-    if files.is_empty() { Ok(None) } else { Rights::new(files).map(Some) }
+    let rights = if files.is_empty() { None } else { Some(Rights::new(files)?) };
+    Ok(Carried { rights, sender })
 }
 
 fn add_files(call: &Call<'_>, files: &mut Vec<Opened>, at: u64, count: u64) -> Result<(), Errno> {
@@ -115,37 +121,97 @@ fn add_files(call: &Call<'_>, files: &mut Vec<Opened>, at: u64, count: u64) -> R
     Ok(())
 }
 
-fn must_be_sender(at: u64) -> Result<(), Errno> {
-    let pid: u32 = user::read(at)?;
-    if pid == sched::current().process().pid() { Ok(()) } else { Err(Errno::EPERM) }
+/// Reads the name that a sender gives.
+///
+/// # Errors
+/// EPERM if it is not its own and it may not give another one. ESRCH.
+fn named_sender(call: &Call<'_>, at: u64) -> Result<Ucred, Errno> {
+    let sender: Ucred = user::read(at)?;
+    let of = call.task.thread.credentials.get();
+    let may = (sender.pid == call.task.process().pid() || of.can(CAP_SYS_ADMIN))
+        && (of.users.has(sender.uid) || of.can(CAP_SETUID))
+        && (of.groups.has(sender.gid) || of.can(CAP_SETGID));
+    if !may {
+        return Err(Errno::EPERM);
+    }
+    pid::process(sender.pid).map(|_| sender).ok_or(Errno::ESRCH)
 }
 
-/// Opens descriptors that were received, and describes them in the room for control messages. Returns the
-/// bytes of it that were used, and `MSG_*`. Descriptors for which there is no room are closed.
-pub fn receive_rights(
+/// The room of a receiver for control messages.
+struct Control {
+    at: u64,
+    room: u64,
+    used: u64,
+    /// `MSG_*`.
+    flags: u32,
+}
+
+impl Control {
+    /// Returns the room beyond the head of a control message.
+    fn room_for_contents(&self) -> u64 {
+        self.room.saturating_sub(HEAD)
+    }
+
+    /// Writes the head of a control message whose contents of `bytes` bytes follow it, and goes on behind it.
+    /// A program that has no page there loses it.
+    fn end(&mut self, kind: u32, bytes: u64) {
+        let len = HEAD + bytes;
+        let head = CmsgHdr { len, level: SOL_SOCKET as i32, kind: kind as i32 };
+        if user::write(self.at, &head).is_err() {
+            return;
+        }
+        let step = len.next_multiple_of(ALIGNMENT).min(self.room);
+        (self.at, self.room, self.used) = (self.at + step, self.room - step, self.used + step);
+    }
+
+    /// Writes the name of a sender, as much of it as there is room for.
+    fn put_sender(&mut self, sender: &Ucred) {
+        let shown = prefix(sender.as_bytes(), self.room_for_contents());
+        if shown.len() < size_of::<Ucred>() {
+            self.flags |= MSG_CTRUNC;
+        }
+        if self.room >= HEAD && user::copy_out(self.at + HEAD, shown).is_ok() {
+            self.end(SCM_CREDENTIALS, shown.len() as u64);
+        }
+    }
+}
+
+/// Describes what came with a message in the room for control messages. Returns the bytes of it that were
+/// used, and `MSG_*`.
+pub fn receive_carried(
     call: &Call<'_>,
     message: &MsgHdr,
-    rights: Option<Rights>,
+    carried: Carried,
     close_on_exec: bool,
 ) -> (u64, u32) {
-    let Some(rights) = rights else { return (0, 0) };
+    let room = if message.control == 0 { 0 } else { message.control_len };
+    let mut control = Control { at: message.control, room, used: 0, flags: 0 };
+    if let Some(sender) = carried.sender {
+        control.put_sender(&sender);
+    }
+    if let Some(rights) = carried.rights {
+        open(call, rights, &mut control, close_on_exec);
+    }
+    (control.used, control.flags)
+}
+
+/// Opens descriptors that were received. Those for which there is no room are closed.
+fn open(call: &Call<'_>, rights: Rights, control: &mut Control, close_on_exec: bool) {
     let files = rights.into_files();
     let (sent, mut opened) = (files.len() as u64, 0);
-    let room = if message.control == 0 { 0 } else { message.control_len };
-    let most = room.saturating_sub(HEAD) / FD;
+    let most = control.room_for_contents() / FD;
     for file in files.into_iter().take(most as usize) {
         let Ok(number) = call.files().reserve(0) else { break };
-        if user::write(message.control + HEAD + opened * FD, &number.number()).is_err() {
+        if user::write(control.at + HEAD + opened * FD, &number.number()).is_err() {
             break;
         }
         number.fill(file, close_on_exec);
         opened += 1;
     }
-    let flags = if opened < sent { MSG_CTRUNC } else { 0 };
-    let len = HEAD + opened * FD;
-    let head = CmsgHdr { len, level: SOL_SOCKET as i32, kind: SCM_RIGHTS as i32 };
-    if opened == 0 || user::write(message.control, &head).is_err() {
-        return (0, flags);
+    if opened < sent {
+        control.flags |= MSG_CTRUNC;
     }
-    (len.next_multiple_of(ALIGNMENT).min(room), flags)
+    if opened > 0 {
+        control.end(SCM_RIGHTS, opened * FD);
+    }
 }

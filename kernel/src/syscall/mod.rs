@@ -10,6 +10,7 @@
 
 mod attributes;
 mod calls;
+mod capabilities;
 mod clock;
 mod clone;
 mod copies;
@@ -20,6 +21,7 @@ mod exit;
 mod file_args;
 mod futex;
 mod identity;
+mod inotify;
 mod io;
 mod limits;
 mod locks;
@@ -30,14 +32,17 @@ mod memory_files;
 mod messages;
 mod mmap;
 mod modes;
+mod mqueue;
 mod mremap;
 mod msg;
 mod names;
+mod of_others;
 mod open;
 mod poll;
 mod position;
 mod prctl;
 mod process_vm;
+mod ptrace;
 mod ranges;
 mod residence;
 mod scheduling;
@@ -45,6 +50,8 @@ mod select;
 mod sem;
 mod shm;
 mod signals;
+mod socket_options;
+mod socket_transfer;
 mod sockets;
 mod stat;
 mod threads;
@@ -52,6 +59,7 @@ mod timers;
 pub mod trace;
 mod transfer;
 mod usage;
+mod users;
 mod wait;
 
 use abi::Errno;
@@ -60,6 +68,8 @@ use sync::atomic::{AtomicU64, Ordering};
 use crate::arch::TrapFrame;
 use crate::control;
 use crate::counters::{Counter, bump};
+use crate::options;
+use crate::process::fault;
 use crate::sched::{self, Task};
 
 /// A call that is being handled.
@@ -142,6 +152,9 @@ fn unknown(call: &mut Call<'_>) -> Outcome {
     // Relaxed: at worst two cores both report it.
     if word.is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0) {
         control::unknown_syscall(number, call.args);
+    }
+    if options::get().strict {
+        fault::unsupported(call.task, call.frame);
     }
     Err(Errno::ENOSYS)
 }

@@ -12,7 +12,7 @@ use vm::{
 use super::mmap::replaced;
 use super::ranges::{detached, errno_of, pages_for, range, shows_file};
 use super::{Call, Outcome};
-use crate::mm::file_mapping::{self, Held};
+use crate::mm::file_mapping::{self, FileMapping, Held};
 use crate::mm::space::{LOWEST, SpaceHandle};
 use crate::mm::user::USER_END;
 use crate::process::pieces::{SHORT, in_pieces};
@@ -33,9 +33,12 @@ struct Request {
 pub fn mremap(call: &mut Call<'_>) -> Outcome {
     let request = check(call)?;
     let (task, space) = (call.task, call.task.space());
-    let mapping = mapping(space, request.old.start()).ok_or(Errno::EFAULT)?;
+    let (mapping, is_kernel) = mapping(space, request.old.start()).ok_or(Errno::EFAULT)?;
     if request.old.is_empty() {
         return map_second_time(task, mapping, &request);
+    }
+    if is_kernel {
+        check_kernel(&request)?;
     }
     let kept = shrink(task, &request)?;
     if request.flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) != 0 {
@@ -44,6 +47,18 @@ pub fn mremap(call: &mut Call<'_>) -> Outcome {
     match request.pages - kept.pages() {
         0 => Ok(call.arg(0)),
         _ => grow(task, mapping, kept, &request),
+    }
+}
+
+/// Checks what is done to a mapping of a file of the kernel.
+///
+/// # Errors
+/// EINVAL if it is to stay where it is too, EFAULT if it is to grow.
+fn check_kernel(request: &Request) -> Result<(), Errno> {
+    match request.flags & MREMAP_DONTUNMAP {
+        0 if request.pages > request.old.pages() => Err(Errno::EFAULT),
+        0 => Ok(()),
+        _ => Err(Errno::EINVAL),
     }
 }
 
@@ -168,10 +183,13 @@ fn in_steps(task: &Task, what: Remap) -> Result<PageNum, VmError> {
     }
 }
 
-/// Returns the mapping of `page`.
-fn mapping(space: &SpaceHandle, page: PageNum) -> Option<Mapping> {
+/// Returns the mapping of `page`, and whether it shows a file of the kernel.
+fn mapping(space: &SpaceHandle, page: PageNum) -> Option<(Mapping, bool)> {
+    let is_kernel = |backing| file_mapping::with(backing, |record: &FileMapping| record.source().is_kernel());
     let mut found = None;
-    space.look(&pin(), page, &mut |mapping| found = Some(mapping));
+    space.look(&pin(), page, &mut |mapping| {
+        found = Some((mapping, mapping.backing().is_some_and(is_kernel)));
+    });
     found
 }
 

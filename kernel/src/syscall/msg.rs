@@ -6,8 +6,8 @@ use abi::ipc::*;
 use super::{Call, Outcome};
 use crate::bytes::prefix;
 use crate::mm::{fallible, user};
-use crate::process::ipc::Wanted;
 use crate::process::ipc::messages::{self, Choice, Message, Receipt};
+use crate::process::ipc::{READ, Wanted};
 use crate::process::retry;
 
 /// Bytes of the type in front of a message.
@@ -79,12 +79,12 @@ pub fn msgctl(call: &mut Call<'_>) -> Outcome {
             Ok(messages::highest())
         }
         IPC_STAT => {
-            user::write(at, &messages::find(id)?.describe()?)?;
+            user::write(at, &messages::find(id)?.describe(READ)?)?;
             Ok(0)
         }
         MSG_STAT | MSG_STAT_ANY => {
             let queue = messages::at(id)?;
-            user::write(at, &queue.describe()?)?;
+            user::write(at, &queue.describe(if command == MSG_STAT { READ } else { 0 })?)?;
             Ok(queue.number().into())
         }
         IPC_SET => {

@@ -3,15 +3,17 @@
 use abi::Errno;
 use abi::file::{
     AT_FDCWD, CLOSE_RANGE_CLOEXEC, CLOSE_RANGE_UNSHARE, O_ACCMODE, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL,
-    O_LARGEFILE, O_NOFOLLOW, O_PATH, O_RDONLY, O_TMPFILE, O_TRUNC, O_WRONLY, S_IFDIR, S_IFLNK, S_IFREG,
-    S_IFSOCK,
+    O_LARGEFILE, O_NOATIME, O_NOFOLLOW, O_PATH, O_RDONLY, O_TMPFILE, O_TRUNC, O_WRONLY, S_IFCHR, S_IFDIR,
+    S_IFLNK, S_IFREG, S_IFSOCK,
 };
+use abi::inotify::{IN_MODIFY, IN_OPEN};
 use percore::pin;
 
 use super::{Call, Outcome};
 use crate::fs::node::{Node, NodeRef};
 use crate::fs::path::Found;
-use crate::fs::{OpenFile, tree};
+use crate::fs::{OpenFile, rights, tree, watches};
+use crate::process::terminal;
 
 pub fn open(call: &mut Call<'_>) -> Outcome {
     open_from(call, AT_FDCWD, 0, call.arg(1) as u32, call.arg(2) as u32)
@@ -47,13 +49,18 @@ fn open_from(call: &Call<'_>, directory: i32, path: usize, flags: u32, mode: u32
             outcome => break (outcome?, found.into_place()),
         }
     };
-    if flags & O_TRUNC != 0 && wants_to_write(flags) {
-        empty(&node)?;
-    }
+    let is_emptied = flags & O_TRUNC != 0 && wants_to_write(flags) && empty(&node)?;
     let file = match flags & O_TMPFILE {
         O_TMPFILE => OpenFile::new(node, flags)?,
         _ => OpenFile::found(node, place, flags)?,
     };
+    if is_emptied {
+        watches::on_file(&file, IN_MODIFY);
+    }
+    watches::on_file(&file, IN_OPEN);
+    if file.node().kind() == S_IFCHR {
+        terminal::opened(call.task, &file, flags);
+    }
     Ok(call.files().add(file, 0, flags & O_CLOEXEC != 0)? as u64)
 }
 
@@ -80,11 +87,14 @@ fn node_for(found: &Found<'_>, flags: u32, mode: u32) -> Result<NodeRef, Errno> 
         Some(node) if flags & O_TMPFILE == O_TMPFILE => nameless(node, flags, mode),
         Some(_) if flags & (O_CREAT | O_EXCL | O_PATH) == O_CREAT | O_EXCL => Err(Errno::EEXIST),
         Some(node) if wants_to_write(flags) && node.kind() == S_IFREG => {
-            permit(node, flags)?;
+            permit_open(node, flags)?;
             node.prepare_open()?;
             tree::writable(found)
         }
-        Some(node) => Ok(node.clone()),
+        Some(node) => {
+            permit_open(node, flags)?;
+            Ok(node.clone())
+        }
         None if flags & (O_CREAT | O_PATH) == O_CREAT => tree::make_file(found, mode),
         None => Err(Errno::ENOENT),
     }
@@ -110,13 +120,35 @@ fn permit(node: &Node, flags: u32) -> Result<(), Errno> {
     }
 }
 
-fn empty(node: &Node) -> Result<(), Errno> {
+/// Checks that the running thread may open an existing node with `flags`.
+fn permit_open(node: &Node, flags: u32) -> Result<(), Errno> {
+    permit(node, flags)?;
+    if flags & O_PATH != 0 || node.kind() == S_IFSOCK {
+        return Ok(());
+    }
+    rights::permit(node, wanted_rights(flags))?;
+    if flags & O_NOATIME != 0 { rights::must_own(node) } else { Ok(()) }
+}
+
+/// Returns the rights that an open with `flags` needs.
+fn wanted_rights(flags: u32) -> u32 {
+    let by_mode = match flags & O_ACCMODE {
+        O_RDONLY => rights::READ,
+        O_WRONLY => rights::WRITE,
+        _ => rights::READ | rights::WRITE,
+    };
+    if flags & O_TRUNC != 0 { by_mode | rights::WRITE } else { by_mode }
+}
+
+/// Truncates a regular file, and returns whether it is one.
+fn empty(node: &Node) -> Result<bool, Errno> {
     match node.content() {
         Some(content) if content.kind() == S_IFREG => {
+            rights::drop_set_ids(node)?;
             node.touch();
-            content.set_len(0)
+            content.set_len(0).map(|()| true)
         }
-        _ => Ok(()),
+        _ => Ok(false),
     }
 }
 

@@ -9,7 +9,7 @@ use abi::time::Timespec;
 use super::{Call, Outcome, signals};
 use crate::arch;
 use crate::fs::content::ALWAYS_READY;
-use crate::fs::{FdTable, MAX_FILES, readiness};
+use crate::fs::{FdTable, readiness};
 use crate::mm::fallible;
 use crate::mm::user;
 
@@ -28,7 +28,7 @@ pub fn ppoll(call: &mut Call<'_>) -> Outcome {
 
 fn wait(call: &Call<'_>, timeout_ns: Option<u64>) -> Outcome {
     let (list, count) = (call.arg(0), call.arg(1));
-    if count > MAX_FILES {
+    if count > call.files().limit() as u64 {
         return Err(Errno::EINVAL);
     }
     let mut polled = read_list(list, count)?;
@@ -39,13 +39,20 @@ fn wait(call: &Call<'_>, timeout_ns: Option<u64>) -> Outcome {
     let ready = match timeout_ns {
         // A call that does not wait need not be woken.
         Some(0) => look(),
-        _ => readiness::wait_until(deadline, look)?,
+        _ => readiness::wait_until(deadline, look).inspect_err(|_| allow_restart(call, timeout_ns))?,
     };
     let ready = ready.unwrap_or(0);
     for (index, one) in polled.iter().enumerate() {
         user::write(entry(list, index), one)?;
     }
     Ok(ready)
+}
+
+/// Allows a wait without a limit to be restarted if no handler runs. The rest of another one is not known.
+pub(super) fn allow_restart(call: &Call<'_>, timeout_ns: Option<u64>) {
+    if timeout_ns.is_none() {
+        call.task.thread.signals.allow_restart_without_handler();
+    }
 }
 
 fn entry(list: u64, index: usize) -> u64 {

@@ -1,13 +1,14 @@
 //! Positions in files and their lengths.
 
 use abi::Errno;
-use abi::file::{POSIX_FADV_DONTNEED, S_IFREG, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
+use abi::file::*;
+use abi::inotify::IN_MODIFY;
 use percore::pin;
 
 use super::{Call, Outcome};
 use crate::fs::content::Content;
 use crate::fs::node::{Node, NodeRef};
-use crate::fs::{host, tree};
+use crate::fs::{host, inotify, rights, tree, watches};
 use crate::process::retry;
 use crate::process::signal::signalfd;
 
@@ -18,13 +19,18 @@ pub fn lseek(call: &mut Call<'_>) -> Outcome {
     if !matches!(whence, SEEK_SET | SEEK_CUR | SEEK_END | SEEK_DATA | SEEK_HOLE) {
         return Err(Errno::EINVAL);
     }
-    let (stream, len) =
-        file.node().content().map_or((false, 0), |content| (content.is_stream(), content.len()));
-    if stream {
-        // Files of signals stay where they are.
-        return signalfd::of(&file).map(|_| 0).map_err(|_| Errno::ESPIPE);
+    let content = file.node().content();
+    if content.is_some_and(Content::is_stream) {
+        // Files of signals and of events stay where they are.
+        let stays = signalfd::of(&file).is_ok() || inotify::queue(&file).is_ok();
+        return if stays { Ok(0) } else { Err(Errno::ESPIPE) };
     }
-    let inside = (0..len as i64).contains(&offset);
+    // Read only for those that depend on it: a write that extends the file changes it.
+    let len = match whence {
+        SEEK_SET | SEEK_CUR => 0,
+        _ => content.map_or(0, Content::len) as i64,
+    };
+    let inside = (0..len).contains(&offset);
     let found = match whence {
         SEEK_DATA | SEEK_HOLE if inside => Some(seek(file.node(), offset, whence == SEEK_DATA)?),
         SEEK_DATA | SEEK_HOLE => return Err(Errno::ENXIO),
@@ -34,7 +40,7 @@ pub fn lseek(call: &mut Call<'_>) -> Outcome {
     let target = match whence {
         SEEK_SET => Some(offset),
         SEEK_CUR => offset.checked_add(*position as i64),
-        SEEK_END => offset.checked_add(len as i64),
+        SEEK_END => offset.checked_add(len),
         _ => found,
     };
     *position = target.and_then(|target| u64::try_from(target).ok()).ok_or(Errno::EINVAL)?;
@@ -56,7 +62,9 @@ pub fn ftruncate(call: &mut Call<'_>) -> Outcome {
     if !file.is_writable() {
         return Err(Errno::EINVAL);
     }
-    set_len(file.node(), call.arg(1))
+    set_len(file.node(), call.arg(1))?;
+    watches::on_file(&file, IN_MODIFY);
+    Ok(0)
 }
 
 pub fn truncate(call: &mut Call<'_>) -> Outcome {
@@ -70,6 +78,9 @@ pub fn truncate(call: &mut Call<'_>) -> Outcome {
         }
     };
     set_len(&node, call.arg(1))?;
+    if node.watched() != 0 {
+        watches::on_found(&call.find(&path, &pin(), true)?, IN_MODIFY);
+    }
     // No descriptor is closed that would do it.
     node.write_back().map(|()| 0)
 }
@@ -79,7 +90,9 @@ fn writable(call: &Call<'_>, path: &[u8]) -> Result<NodeRef, Errno> {
     let found = call.find(path, &pin, true)?;
     match found.existing()? {
         node if node.is_directory() => Err(Errno::EISDIR),
-        node => node.prepare_open().and_then(|()| tree::writable(&found)),
+        node => rights::permit(node, rights::WRITE)
+            .and_then(|()| node.prepare_open())
+            .and_then(|()| tree::writable(&found)),
     }
 }
 
@@ -88,6 +101,7 @@ fn set_len(node: &Node, len: u64) -> Outcome {
     if len > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
+    rights::drop_set_ids(node)?;
     retry(|| content.set_len(len))?;
     node.touch();
     Ok(0)
@@ -105,6 +119,22 @@ pub fn fsync(call: &mut Call<'_>) -> Outcome {
 
 pub fn fdatasync(call: &mut Call<'_>) -> Outcome {
     fsync(call)
+}
+
+/// Begins to write a range of a file back, or waits for that. A file of a mounted directory is written back
+/// as a whole, all others are in memory only.
+pub fn sync_file_range(call: &mut Call<'_>) -> Outcome {
+    let (offset, bytes, flags) = (call.arg(1) as i64, call.arg(2) as i64, call.arg(3));
+    let file = call.file(0)?.counted();
+    let is_range = offset >= 0 && offset.checked_add(bytes).is_some_and(|end| end >= offset);
+    if !is_range || u64::from(flags as u32) & !SYNC_FILE_RANGE_ALL != 0 {
+        return Err(Errno::EINVAL);
+    }
+    match file.node().kind() {
+        S_IFREG => file.node().write_back().map(|()| 0),
+        S_IFDIR | S_IFLNK => Ok(0),
+        _ => Err(Errno::ESPIPE),
+    }
 }
 
 pub fn syncfs(call: &mut Call<'_>) -> Outcome {

@@ -7,7 +7,7 @@ use abi::Errno;
 use abi::file::{IOV_MAX, IoVec};
 use abi::memory::*;
 use percore::pin;
-use vm::{Access, FaultError, FrameNum, PAGE_SIZE, VirtAddr};
+use vm::{Access, FrameNum, PAGE_SIZE, VirtAddr};
 
 use super::ranges::{is_mapped, range};
 use super::{Call, Outcome};
@@ -16,8 +16,10 @@ use crate::fs::buffers::Buffers;
 use crate::mm::fallible;
 use crate::mm::space::SpaceHandle;
 use crate::mm::{frame_io, user};
-use crate::process::{Memory, Reclaim, pid, pidfd, retry_on_enomem, wait_for_oom};
-use crate::sched::{self, pause};
+use crate::process::remote::{self, offset};
+use crate::process::{Memory, pid, pidfd, retry_on_enomem};
+use crate::sched::pause;
+use crate::users::Basis;
 
 /// Reads the memory of another process into the caller's.
 pub fn process_vm_readv(call: &mut Call<'_>) -> Outcome {
@@ -71,7 +73,7 @@ fn transfer(call: &Call<'_>, move_some: Move) -> Outcome {
 
 fn memory_of(tid: u32) -> Result<Arc<Memory>, Errno> {
     let task = pid::thread(tid).ok_or(Errno::ESRCH)?;
-    task.process().memory().ok_or(Errno::ESRCH)
+    remote::memory_of(&task, Basis::Real)
 }
 
 /// Reads the ranges listed at `list`. They may not be mapped.
@@ -99,10 +101,6 @@ fn pieces(range: IoVec) -> impl Iterator<Item = IoVec> {
     })
 }
 
-fn offset(at: u64) -> usize {
-    (at % PAGE_SIZE) as usize
-}
-
 /// Calls `visit` with the frame that `access` to `at` reaches. If there is none, it is made or copied as by a
 /// fault there.
 fn with_frame(
@@ -111,16 +109,9 @@ fn with_frame(
     access: Access,
     visit: &mut dyn FnMut(FrameNum),
 ) -> Result<(), Errno> {
-    let (at, mut reclaim) = (VirtAddr::new(at), Reclaim::new());
+    let at = VirtAddr::new(at);
     while !memory.space.frame(&pin(), at.page(), access, visit) {
-        match memory.fault_from_outside(at, access) {
-            Ok(_) => {}
-            Err(FaultError::OutOfMemory) if reclaim.try_reclaim() => {}
-            Err(FaultError::OutOfMemory) if sched::with_current(|task| wait_for_oom(task, at.get())) => {
-                reclaim = Reclaim::new();
-            }
-            Err(_) => return Err(Errno::EFAULT),
-        }
+        remote::resolve(at.get(), || memory.fault_from_outside(at, access).map(drop))?;
     }
     Ok(())
 }
@@ -133,7 +124,8 @@ pub fn process_madvise(call: &mut Call<'_>) -> Outcome {
     }
     let ranges = list(call.arg(1), call.arg(2))?;
     let file = call.file(0)?;
-    let memory = pidfd::process(&file)?.memory().ok_or(Errno::ESRCH)?;
+    let thread = pidfd::process(&file)?.any_thread().ok_or(Errno::ESRCH)?;
+    let memory = remote::memory_of(&thread, Basis::Files)?;
     if !matches!(call.arg(3), MADV_COLD | MADV_PAGEOUT | MADV_WILLNEED | MADV_COLLAPSE) {
         return Err(Errno::EINVAL);
     }

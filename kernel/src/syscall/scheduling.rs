@@ -3,7 +3,8 @@
 use alloc::sync::Arc;
 
 use abi::Errno;
-use percore::{CoreId, CoreSet, MAX_CORES};
+use abi::users::CAP_SYS_NICE;
+use percore::{CoreId, CoreSet, MAX_CORES, pin};
 
 use super::{Call, Outcome};
 use crate::arch;
@@ -34,11 +35,22 @@ pub fn sched_setaffinity(call: &mut Call<'_>) -> Outcome {
     let has = |core: &CoreId| bytes.get(core.index() / 8).is_some_and(|byte| byte & bit(*core) != 0);
     let cores: CoreSet = (0..arch::cores()).map(CoreId::new).filter(has).collect();
     let task = target(call)?;
+    permit(&task)?;
     if cores.is_empty() {
         return Err(Errno::EINVAL);
     }
     sched::set_affinity(&task, cores);
     Ok(0)
+}
+
+/// Returns an error unless the caller may schedule `task`.
+///
+/// # Errors
+/// EPERM.
+fn permit(task: &Task) -> Result<(), Errno> {
+    let pin = pin();
+    let may = sched::with_credentials(|own| own.may_schedule(task.thread.credentials.peek(&pin)));
+    if may { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 /// Returns the bit of a core in its byte of a set.
@@ -83,7 +95,7 @@ pub fn sched_setscheduler(call: &mut Call<'_>) -> Outcome {
 
 fn set_priority(call: &Call<'_>, at: u64) -> Outcome {
     let priority: i32 = user::read(at)?;
-    target(call)?;
+    permit(&*target(call)?)?;
     if priority == 0 { Ok(0) } else { Err(Errno::EINVAL) }
 }
 
@@ -125,8 +137,16 @@ pub fn getpriority(call: &mut Call<'_>) -> Outcome {
 
 /// Checks the arguments. The nice value has no effect.
 pub fn setpriority(call: &mut Call<'_>) -> Outcome {
-    whose_priority(call).map(|()| 0)
+    whose_priority(call)?;
+    let (tid, is_process) = (call.arg(1) as u32, call.int(0) == PRIO_PROCESS);
+    if let Some(task) = pid::thread(tid).filter(|_| is_process) {
+        permit(&task)?;
+    }
+    let may_raise = sched::with_credentials(|of| of.can(CAP_SYS_NICE));
+    if call.int(2) >= 0 || may_raise { Ok(0) } else { Err(Errno::EACCES) }
 }
+
+const PRIO_PROCESS: i32 = 0;
 
 fn group_exists(group: u32) -> bool {
     let mut found = false;
@@ -136,14 +156,13 @@ fn group_exists(group: u32) -> bool {
 
 /// Checks that the thread, group or user exists.
 fn whose_priority(call: &Call<'_>) -> Result<(), Errno> {
-    const PRIO_PROCESS: i32 = 0;
     const PRIO_PGRP: i32 = 1;
     const PRIO_USER: i32 = 2;
     let who = call.arg(1) as u32;
     let known = match call.int(0) {
         PRIO_PROCESS => who == 0 || pid::thread(who).is_some(),
         PRIO_PGRP => who == 0 || group_exists(who),
-        PRIO_USER => who == 0,
+        PRIO_USER => who == 0 || sched::with_credentials(|of| of.users.real == who),
         _ => return Err(Errno::EINVAL),
     };
     if known { Ok(()) } else { Err(Errno::ESRCH) }

@@ -4,6 +4,7 @@ use abi::Errno;
 use abi::file::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLPRI, POLLRDNORM, POLLWRNORM};
 use abi::time::{Timespec, Timeval};
 
+use super::poll::allow_restart;
 use super::{Call, Outcome, signals};
 use crate::arch;
 use crate::fs::content::ALWAYS_READY;
@@ -78,7 +79,7 @@ fn wait(call: &Call<'_>, timeout_ns: Option<u64>, deadline: u64) -> Outcome {
     let ready = match timeout_ns {
         // A call that does not wait need not be woken.
         Some(0) => look(),
-        _ => readiness::wait_until(deadline, look)?,
+        _ => readiness::wait_until(deadline, look).inspect_err(|_| allow_restart(call, timeout_ns))?,
     };
     let ready = ready.transpose()?.unwrap_or(0);
     for (set, place) in found.iter().zip(places) {

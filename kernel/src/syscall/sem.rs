@@ -10,8 +10,8 @@ use abi::zerocopy::{FromZeros, IntoBytes};
 use super::{Call, Outcome};
 use crate::arch;
 use crate::mm::{fallible, user};
-use crate::process::ipc::Wanted;
 use crate::process::ipc::semaphores::{self, Set};
+use crate::process::ipc::{READ, Wanted};
 use crate::process::retry;
 
 /// Returns the identifier of a set, which is made if that is wanted.
@@ -73,12 +73,12 @@ pub fn semctl(call: &mut Call<'_>) -> Outcome {
             Ok(semaphores::highest())
         }
         IPC_STAT => {
-            user::write(argument, &semaphores::find(id)?.describe()?)?;
+            user::write(argument, &semaphores::find(id)?.describe(READ)?)?;
             Ok(0)
         }
         SEM_STAT | SEM_STAT_ANY => {
             let set = semaphores::at(id)?;
-            user::write(argument, &set.describe()?)?;
+            user::write(argument, &set.describe(if command == SEM_STAT { READ } else { 0 })?)?;
             Ok(set.number().into())
         }
         GETVAL | GETPID | GETNCNT | GETZCNT => semaphores::find(id)?.look(number, command),

@@ -12,7 +12,7 @@ use crate::fs::Source;
 use crate::mm::file_mapping::Held;
 use crate::mm::space::LOWEST;
 use crate::mm::user;
-use crate::process::ipc::{Attached, Wanted, segment};
+use crate::process::ipc::{Attached, EXECUTE, READ, WRITE, Wanted, segment};
 use crate::process::pieces::in_pieces;
 use crate::process::retry;
 use crate::sched::Task;
@@ -43,7 +43,10 @@ pub fn shmat(call: &mut Call<'_>) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let place = placement(call.arg(1), flags)?;
-    let part = Attached::new(segment::find(id)?)?;
+    let segment = segment::find(id)?;
+    let optional = [(flags & SHM_RDONLY == 0, WRITE), (flags & SHM_EXEC != 0, EXECUTE)];
+    segment.permit(optional.into_iter().filter(|(is, _)| *is).fold(READ, |all, (_, right)| all | right))?;
+    let part = Attached::new(segment)?;
     check_place(place, part.segment().pages())?;
     let is_written = flags & SHM_RDONLY == 0;
     let rights = [(true, Prot::READ), (is_written, Prot::WRITE), (flags & SHM_EXEC != 0, Prot::EXEC)];
@@ -122,12 +125,12 @@ pub fn shmctl(call: &mut Call<'_>) -> Outcome {
             Ok(segment::highest())
         }
         IPC_STAT => {
-            user::write(at, &segment::find(id)?.describe()?)?;
+            user::write(at, &segment::find(id)?.describe(READ)?)?;
             Ok(0)
         }
         SHM_STAT | SHM_STAT_ANY => {
             let segment = segment::at(id)?;
-            user::write(at, &segment.describe()?)?;
+            user::write(at, &segment.describe(if command == SHM_STAT { READ } else { 0 })?)?;
             Ok(segment.number().into())
         }
         IPC_SET => {

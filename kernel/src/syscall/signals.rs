@@ -7,14 +7,17 @@ use abi::Errno;
 use abi::file::{O_CLOEXEC, O_NONBLOCK};
 use abi::signal::*;
 use abi::time::Timespec;
+use abi::users::CAP_KILL;
+use percore::pin;
 
 use super::{Call, Outcome};
 use crate::arch;
 use crate::bytes::prefix;
 use crate::mm::user;
 use crate::process::signal::{self, Layout, Origin, UNSTOPPABLE, bit, checked, signalfd as files};
-use crate::process::{FIRST, Process, fault, pid, pidfd};
+use crate::process::{FIRST, Process, fault, pid, pidfd, remote};
 use crate::sched::{self, Task};
+use crate::users::Credentials;
 
 /// The bytes of a signal mask.
 const MASK_BYTES: u64 = 8;
@@ -108,7 +111,10 @@ pub fn pause(call: &mut Call<'_>) -> Outcome {
 
 fn sleep_until_signal(task: &Task) -> Outcome {
     loop {
-        task.check_interrupted()?;
+        if let Err(error) = task.check_interrupted() {
+            task.thread.signals.allow_restart_without_handler();
+            return Err(error);
+        }
         sched::park();
     }
 }
@@ -198,13 +204,18 @@ pub fn kill(call: &mut Call<'_>) -> Outcome {
     match call.int(0) {
         i32::MIN => Err(Errno::ESRCH),
         0 => send_to_all(call, signal()?, |process| process.group() == call.task.process().group()),
-        -1 => send_to_all(call, signal()?, |process| {
-            process.pid() != FIRST && !Arc::ptr_eq(process, call.task.process())
-        }),
+        -1 => {
+            let is_other =
+                |process: &Arc<Process>| process.pid() != FIRST && !Arc::ptr_eq(process, call.task.process());
+            // As on Linux, processes that may not get it are no error.
+            send_to_all(call, signal()?, is_other).or_else(ignore_refusal)
+        }
         group @ ..-1 => send_to_all(call, signal()?, |process| process.group() == group.unsigned_abs()),
         pid => {
             let process = process_of(call, pid as u32)?;
-            send_to_process(&process, signal()?, origin(call, SI_USER));
+            let signal = signal()?;
+            permit(call, &process, signal)?;
+            send_to_process(&process, signal, origin(call, SI_USER));
             Ok(0)
         }
     }
@@ -244,18 +255,65 @@ fn send_to_process(process: &Arc<Process>, signal: Option<u32>, origin: Origin) 
 /// Sends a signal to every process that is `wanted`. A process that forks meanwhile does not escape SIGKILL:
 /// each round finds the children of processes that were not killed before, until a round finds none.
 fn send_to_all(call: &Call<'_>, signal: Option<u32>, wanted: impl Fn(&Arc<Process>) -> bool) -> Outcome {
-    let (mut found, mut new) = (false, true);
+    let (mut outcome, mut new) = (Err(Errno::ESRCH), true);
     while new {
         new = false;
         pid::for_each(|process| {
-            if wanted(process) {
-                found = true;
-                new |= signal == Some(SIGKILL) && process.ending().is_none();
-                send_to_process(process, signal, origin(call, SI_USER));
+            if !wanted(process) {
+                return;
+            }
+            match permit(call, process, signal) {
+                Err(error) => outcome = outcome.or(Err(error)),
+                Ok(()) => {
+                    outcome = Ok(0);
+                    new |= signal == Some(SIGKILL) && process.ending().is_none();
+                    send_to_process(process, signal, origin(call, SI_USER));
+                }
             }
         });
     }
-    if found { Ok(0) } else { Err(Errno::ESRCH) }
+    outcome
+}
+
+/// Returns 0 for the error that no process may get a signal.
+fn ignore_refusal(error: Errno) -> Outcome {
+    if error == Errno::EPERM { Ok(0) } else { Err(error) }
+}
+
+/// Returns an error unless the caller may send `signal` to a process.
+///
+/// # Errors
+/// EPERM.
+fn permit(call: &Call<'_>, process: &Arc<Process>, signal: Option<u32>) -> Result<(), Errno> {
+    if may_always(call, process, signal) {
+        return Ok(());
+    }
+    // There is no error if it has ended.
+    process.any_thread().map_or(Ok(()), |thread| remote::permit_other(&thread, Credentials::may_signal))
+}
+
+/// Returns an error unless the caller may send `signal` to the thread `tid` of a process.
+///
+/// # Errors
+/// EPERM, ESRCH if there is none.
+fn permit_thread(
+    call: &Call<'_>,
+    process: &Arc<Process>,
+    tid: u32,
+    signal: Option<u32>,
+) -> Result<(), Errno> {
+    if may_always(call, process, signal) {
+        return Ok(());
+    }
+    remote::permit_other(&*process.thread(tid).ok_or(Errno::ESRCH)?, Credentials::may_signal)
+}
+
+/// Returns whether the caller may send `signal` to a process of any user.
+fn may_always(call: &Call<'_>, process: &Arc<Process>, signal: Option<u32>) -> bool {
+    let own = call.task.process();
+    Arc::ptr_eq(own, process)
+        || call.task.thread.credentials.peek(&pin()).can(CAP_KILL)
+        || signal == Some(SIGCONT) && own.session() == process.session()
 }
 
 /// Sends a signal with information to a process.
@@ -263,7 +321,7 @@ pub fn rt_sigqueueinfo(call: &mut Call<'_>) -> Outcome {
     let info = GivenInfo::read(call.arg(2), |_| call.arg(1))?;
     info.allow_for(call, call.arg(0))?;
     let process = process_of(call, call.arg(0) as u32)?;
-    queue_to_process(&process, number(call.arg(1))?, info.origin)
+    queue_to_process(call, &process, number(call.arg(1))?, info.origin)
 }
 
 /// Sends a signal with information to a thread of a process.
@@ -274,7 +332,7 @@ pub fn rt_tgsigqueueinfo(call: &mut Call<'_>) -> Outcome {
     }
     info.allow_for(call, call.arg(1))?;
     let process = process(call, call.arg(0) as u32)?;
-    send_to_thread(&process, call.arg(1) as u32, call.arg(2), info.origin)
+    send_to_thread(call, &process, call.arg(1) as u32, call.arg(2), info.origin)
 }
 
 /// The information that a program sends with a signal.
@@ -315,7 +373,8 @@ impl GivenInfo {
     }
 }
 
-fn queue_to_process(process: &Arc<Process>, signal: Option<u32>, origin: Origin) -> Outcome {
+fn queue_to_process(call: &Call<'_>, process: &Arc<Process>, signal: Option<u32>, origin: Origin) -> Outcome {
+    permit(call, process, signal)?;
     if let Some(signal) = signal {
         signal::queue_to_process(process, signal, origin)?;
     }
@@ -328,7 +387,7 @@ pub fn tgkill(call: &mut Call<'_>) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let process = process(call, call.arg(0) as u32)?;
-    send_to_thread(&process, call.arg(1) as u32, call.arg(2), origin(call, SI_TKILL))
+    send_to_thread(call, &process, call.arg(1) as u32, call.arg(2), origin(call, SI_TKILL))
 }
 
 /// Sends a signal to a thread.
@@ -337,13 +396,19 @@ pub fn tkill(call: &mut Call<'_>) -> Outcome {
         return Err(Errno::EINVAL);
     }
     let process = pid::owner(call.arg(0) as u32).ok_or(Errno::ESRCH)?;
-    send_to_thread(&process, call.arg(0) as u32, call.arg(1), origin(call, SI_TKILL))
+    send_to_thread(call, &process, call.arg(0) as u32, call.arg(1), origin(call, SI_TKILL))
 }
 
-fn send_to_thread(process: &Arc<Process>, tid: u32, signal: u64, origin: Origin) -> Outcome {
+fn send_to_thread(call: &Call<'_>, process: &Arc<Process>, tid: u32, signal: u64, origin: Origin) -> Outcome {
     match number(signal) {
-        Ok(Some(signal)) => signal::send_to_thread(process, tid, signal, origin).map(|_| 0),
-        none => process.thread(tid).ok_or(Errno::ESRCH).and(none).map(|_| 0),
+        Ok(Some(signal)) => {
+            permit_thread(call, process, tid, Some(signal))?;
+            signal::send_to_thread(process, tid, signal, origin).map(|_| 0)
+        }
+        none => {
+            process.thread(tid).ok_or(Errno::ESRCH)?;
+            permit_thread(call, process, tid, none?).map(|()| 0)
+        }
     }
 }
 
@@ -378,7 +443,7 @@ pub fn pidfd_send_signal(call: &mut Call<'_>) -> Outcome {
     if process.is_reaped() {
         return Err(Errno::ESRCH);
     }
-    queue_to_process(process, number(call.arg(1))?, origin)
+    queue_to_process(call, process, number(call.arg(1))?, origin)
 }
 
 fn origin(call: &Call<'_>, code: i32) -> Origin {

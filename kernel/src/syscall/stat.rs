@@ -7,14 +7,15 @@ use abi::file::{
     AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, DIRENT64_HEAD, NAME_MAX,
     STATX_BASIC_STATS, STATX_RESERVED, Stat, Statfs, Statx, StatxTimestamp,
 };
+use abi::inotify::IN_ACCESS;
 use abi::time::Timespec;
 use percore::pin;
 use vm::Access;
 
 use super::{Call, Outcome};
-use crate::fs::OpenFile;
 use crate::fs::node::{Listed, Volume};
 use crate::fs::page_cache::PAGE;
+use crate::fs::{OpenFile, watches};
 use crate::mm::{epoch, fallible, user};
 use crate::process::under_lock_over;
 
@@ -61,6 +62,8 @@ fn extended(stat: &Stat) -> Statx {
         mask: STATX_BASIC_STATS,
         blksize: stat.blksize as u32,
         nlink: stat.nlink as u32,
+        uid: stat.uid,
+        gid: stat.gid,
         mode: stat.mode as u16,
         ino: stat.ino,
         size: stat.size as u64,
@@ -124,7 +127,9 @@ pub fn getdents64(call: &mut Call<'_>) -> Outcome {
     let mut listing = Listing { bytes: fallible::empty(count)?, full: false };
     let at = call.arg(1);
     let span = |listing: &Listing| at..at.saturating_add(listing.bytes.len().max(1) as u64);
-    under_lock_over(&mut listing, Access::Write, span, |listing| list(&file, listing, at))
+    let listed = under_lock_over(&mut listing, Access::Write, span, |listing| list(&file, listing, at))?;
+    watches::on_file(&file, IN_ACCESS);
+    Ok(listed)
 }
 
 /// Writes the entries from the file's position on to `to`.

@@ -8,7 +8,9 @@ use super::clone::check_base;
 use super::{Call, Outcome};
 use crate::arch;
 use crate::mm::user;
-use crate::process::pid;
+use crate::process::{pid, remote};
+use crate::sched::Task;
+use crate::users::Basis;
 
 /// Sets the address of the word to clear when the thread exits.
 pub fn set_tid_address(call: &mut Call<'_>) -> Outcome {
@@ -28,12 +30,17 @@ pub fn set_robust_list(call: &mut Call<'_>) -> Outcome {
 
 /// Writes the head of that list, of any thread.
 pub fn get_robust_list(call: &mut Call<'_>) -> Outcome {
+    let head = |task: &Task| task.thread.robust_list.load(Ordering::Relaxed);
     let head = match call.arg(0) as u32 {
-        0 => Some(call.task.thread.robust_list.load(Ordering::Relaxed)),
-        tid => pid::thread(tid).map(|task| task.thread.robust_list.load(Ordering::Relaxed)),
+        0 => head(call.task),
+        tid => {
+            let thread = pid::thread(tid).ok_or(Errno::ESRCH)?;
+            remote::permit_thread(&thread, Basis::Real)?;
+            head(&thread)
+        }
     };
-    user::write(call.arg(1), &head.ok_or(Errno::ESRCH)?)?;
     user::write(call.arg(2), &(size_of::<RobustListHead>() as u64))?;
+    user::write(call.arg(1), &head)?;
     Ok(0)
 }
 

@@ -1,4 +1,5 @@
-//! System calls that are reported to the host (`trace` on the kernel's command line).
+//! System calls of traced tasks, and those that are reported to the host (`trace` on the kernel's command
+//! line).
 
 use alloc::vec::Vec;
 
@@ -7,13 +8,25 @@ use abi::signatures::{may_not_return, signature};
 use crate::arch::TrapFrame;
 use crate::control;
 use crate::mm::user;
-use crate::sched;
+use crate::options;
+use crate::process::ptrace;
+use crate::sched::{self, attention};
 
 /// The most bytes of a string that are shown.
 const SHOWN: usize = 256;
 
-/// Handles the call in `frame` and reports it: before, if it may not return, and otherwise after.
+/// Handles the call in `frame`. The entry that leads here is used only while a task is traced, or all calls
+/// are reported.
 pub fn dispatch(frame: &mut TrapFrame) {
+    let call = if options::get().trace { dispatch_and_report } else { super::dispatch };
+    match sched::with_current(|task| task.attention.has(attention::TRACED)) {
+        true => ptrace::traced_call(frame, call),
+        false => call(frame),
+    }
+}
+
+/// Handles the call and reports it: before, if it may not return, and otherwise after.
+fn dispatch_and_report(frame: &mut TrapFrame) {
     let (number, args) = (frame.number(), frame.args());
     // Before the call, which may change the memory.
     let strings = strings(number, &args);

@@ -12,8 +12,9 @@ use crate::fs::buffers::Buffers;
 use crate::fs::content::{Content, WriteAt};
 use crate::fs::host::MountFile;
 use crate::fs::page_cache::{PAGE, PageCache};
-use crate::fs::{OpenFile, Room};
-use crate::mm::read_refs::{self, NoReader};
+use crate::fs::socket::Carried;
+use crate::fs::{OpenFile, Room, rights};
+use crate::mm::read_refs::{self, InOneWay};
 use crate::mm::{epoch, fallible, user};
 use crate::process::{FileReader, fault, retry, retry_on_enomem, under_lock};
 use crate::sched;
@@ -41,9 +42,25 @@ pub fn read(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<us
         }
         Offset::Current if content.is_stream() => receive(file, buffers, file.may_wait()),
         Offset::Current => {
-            at_position(file, buffers, Access::Write, |at, buffers| fill(content, at, buffers, true))
+            match at_position(file, buffers, Access::Write, |at, buffers| fill(content, at, buffers, true)) {
+                Err(Errno::EDEADLK) => read_unlocked(file, content, buffers),
+                done => done,
+            }
         }
     }
+}
+
+/// Reads at the current position contents that take long to find and pause meanwhile, so the position is not
+/// locked. It moves unless another task has moved it meanwhile.
+#[cold]
+fn read_unlocked(file: &OpenFile, content: &dyn Content, buffers: &mut Buffers) -> Result<usize, Errno> {
+    let at = bounded(*file.position.lock(), buffers)?;
+    let done = in_pieces(buffers, |buffers, done| fill(content, at + done as u64, buffers, true))?;
+    let mut position = file.position.lock();
+    if *position == at {
+        *position += done as u64;
+    }
+    Ok(done)
 }
 
 /// Refuses an offset in a stream. As in Linux, this comes before the access mode: an end of a pipe that is
@@ -60,10 +77,13 @@ fn must_have_offsets(file: &OpenFile, offset: Offset) -> Result<(), Errno> {
 pub fn write(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<usize, Errno> {
     must_have_offsets(file, offset)?;
     let content = file.writable()?;
+    if content.is_stream() {
+        return send(file, buffers, file.may_wait());
+    }
+    if buffers.left() > 0 {
+        rights::drop_set_ids(file.node())?;
+    }
     let done = match offset {
-        _ if content.is_stream() => {
-            return send(file, buffers, file.may_wait());
-        }
         _ if file.appends() => append(file, content, buffers, offset)?,
         Offset::At(at) => {
             let from = WriteAt::Offset(bounded(at, buffers)?);
@@ -83,7 +103,7 @@ pub fn write(file: &OpenFile, buffers: &mut Buffers, offset: Offset) -> Result<u
 /// Reads from a stream, and waits for bytes if it may. From a socket for messages reads one.
 pub fn receive(file: &OpenFile, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
     let content = file.readable()?;
-    if let Some(socket) = file.datagrams() {
+    if let Some(socket) = file.messages() {
         return messages::read(socket, buffers, wait);
     }
     receive_from(content, buffers, wait)
@@ -117,8 +137,8 @@ pub fn peek(file: &OpenFile, buffers: &mut Buffers, wait: bool) -> Result<usize,
 /// Writes to a stream, and waits for room if it may. To a socket for messages writes one.
 pub fn send(file: &OpenFile, buffers: &mut Buffers, wait: bool) -> Result<usize, Errno> {
     let content = file.writable()?;
-    if let Some(socket) = file.datagrams() {
-        return messages::send(socket, buffers, None, None, wait);
+    if let Some(socket) = file.messages() {
+        return messages::send(socket, buffers, Carried::default(), None, wait);
     }
     send_to(content, buffers, wait)
 }
@@ -292,18 +312,17 @@ fn copy_pages(pages: &PageCache, at: u64, buffers: &mut Buffers) -> Result<usize
 /// cannot reclaim meanwhile. So if the page is missing and there is no frame for it, the bytes go through a
 /// buffer of the kernel. A caller that holds a lock gets the error, and faults the page in without the lock.
 fn copy_piece(pages: &PageCache, at: u64, to: IoVec) -> Result<usize, Errno> {
-    const NOT_ITSELF: Option<&NoReader> = None;
     let len = to.len as usize;
     if read_refs::is_local() {
         return sched::with_current(|task| {
             let reader = FileReader { memory: &task.shared().memory, pages };
-            pages.copy_out(at, to.base, len, Some(&reader))
+            pages.copy_out(at, to.base, len, &reader)
         });
     }
     if read_refs::may_sleep() {
-        return pages.copy_out(at, to.base, len, NOT_ITSELF);
+        return pages.copy_out(at, to.base, len, &InOneWay);
     }
-    match epoch::without_reclaim(|| pages.copy_out(at, to.base, len, NOT_ITSELF)) {
+    match epoch::without_reclaim(|| pages.copy_out(at, to.base, len, &InOneWay)) {
         Err(Errno::EFAULT) if epoch::may_reclaim() => copy_by_buffer(pages, at, to),
         done => done,
     }

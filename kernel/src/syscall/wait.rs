@@ -97,7 +97,8 @@ fn who(call: &Call<'_>) -> Result<Who, Errno> {
 /// Writes the `siginfo_t` of the child, or zeroes if there is none. Only its head is written, as on Linux.
 fn write_info(at: u64, found: Option<&Found>) -> Result<(), Errno> {
     const WRITTEN: usize = 32;
-    let info = found.map(|found| signal::info(SIGCHLD, Origin::of_child(found.pid, found.state)));
+    let origin = |found: &Found| Origin::of_child(found.pid, found.user, found.state);
+    let info = found.map(|found| signal::info(SIGCHLD, origin(found)));
     let bytes: [u8; size_of::<Siginfo>()] = info.map_or([0; _], |info| abi::zerocopy::transmute!(info));
     user::copy_out(at, &bytes[..WRITTEN])
 }

@@ -152,9 +152,9 @@ fn counted(sets: u16, p: f64) -> f64 {
     let looked = (0..QUERIES).map(|_| {
         let counters: Vec<ClaimedSet> = (0..sets).map(|_| ClaimedSet::default()).collect();
         for counter in &counters {
-            counter.claim(0, OBJECT);
+            counter.claim(0, OBJECT, 0);
             if !is_zero() {
-                counter.take(OBJECT);
+                counter.take(OBJECT, 0);
             }
         }
         let first = counters.iter().position(|counter| counter.has(OBJECT));

@@ -1,16 +1,20 @@
 //! The start: finds the program, loads it and its interpreter, makes the stack that the kernel would
 //! have made, and enters it.
+//!
+//! Each page that is touched is a fault. So functions with buffers are not inlined: they use the same pages
+//! of the stack one after the other.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use abi::Errno;
 use pathreads::elf::{
-    self, Dynamic, Headers, MOST_OF_DYNAMIC, PHENT, PT_DYNAMIC, PT_GNU_STACK, PT_INTERP, PT_NOTE,
-    SCRIPT_HEAD, Script, Segment,
+    self, Dynamic, Headers, MOST_OF_DYNAMIC, PHENT, PT_DYNAMIC, PT_GNU_STACK, PT_NOTE, SCRIPT_HEAD, Script,
+    Segment,
 };
 use pathreads::page_start;
 
+use crate::program_file::File;
 use crate::sys::{self, Result, harmless, nr};
 use crate::{dispatch, entry, exec, image, isolate, patch, pool, spawn, user};
 
@@ -27,16 +31,11 @@ unsafe impl<T> Sync for OfBoot<T> {}
 /// The boot's stack.
 pub static STACK: OfBoot<[u8; STACK_SIZE]> = OfBoot(UnsafeCell::new([0; STACK_SIZE]));
 
-const PATH: usize = 4096;
-
-/// The first bytes of a file, with its headers, as in `exec::can_be_loaded`.
-const HEAD: usize = 1024;
-
-/// The bytes of an interpreter's path, as in `exec::can_be_loaded`.
-const INTERPRETER: usize = 1024;
+/// The most bytes of a path, with its zero.
+pub const PATH: usize = 4096;
 
 /// The words for the program's stack that the boot's has room for.
-const WORDS: usize = 512;
+const WORDS: usize = 256;
 
 /// The path to which `/proc/self/exe` should lead, with a zero at the end.
 static EXE: OfBoot<[u8; PATH]> = OfBoot(UnsafeCell::new([0; PATH]));
@@ -198,7 +197,7 @@ impl Start {
 }
 
 /// Returns a string that the kernel put on the stack, without its zero.
-fn text(at: u64) -> &'static [u8] {
+pub fn text(at: u64) -> &'static [u8] {
     // SAFETY: arguments and variables are strings, and stay where they are.
     unsafe { core::ffi::CStr::from_ptr(at as *const core::ffi::c_char) }.to_bytes()
 }
@@ -235,15 +234,25 @@ type Piece = (u64, u64);
 
 /// Loads the program and enters it.
 pub extern "C" fn boot(stack: *const u64) -> ! {
+    // The small variables are written before they are read: a page of zeroes that is read first faults twice.
+    STATS_OF.store(0, Ordering::Relaxed);
     let start = Start { stack };
     let mut program = find(start);
     let named = program.path;
-    let opened = match program.is_checked {
-        true => None,
-        false => exec::open_loadable(named, exec::SCRIPTS).or_else(|| execute_plainly(start, &program)),
+    let mut file = File::closed();
+    let isolates = ISOLATES.load(Ordering::Relaxed);
+    let mut is_loadable = || (!isolates || exec::has_room(true)) && file.open_loadable(named);
+    if map_tables().is_err() || !program.is_checked && !is_loadable() {
+        execute_plainly(start, named, program.first);
+    }
+    open_program(&mut program, named, &mut file);
+    let interpreter = match file.open_interpreter() {
+        Ok(interpreter) => interpreter,
+        Err(error) if program.is_checked => refuse(named, error),
+        Err(_) => execute_plainly(start, named, program.first),
     };
     patch::reserve();
-    if ISOLATES.load(Ordering::Relaxed) {
+    if isolates {
         isolate::begin();
         isolate::begin_stack();
         dispatch::handle_all();
@@ -258,15 +267,15 @@ pub extern "C" fn boot(stack: *const u64) -> ! {
     if !isolate::is_on() && spawn::dispatches() {
         patch::search_later();
     }
-    let file = open_program(&mut program, named, opened);
-    remember_exe(file, program.path);
+    remember_exe(&file, program.path);
     name_process(named);
-    let mut loaded = load(file, program.path).unwrap_or_else(|error| refuse(named, error));
-    sys::close(file);
+    let mut loaded = load(&file, interpreter, program.path).unwrap_or_else(|error| refuse(named, error));
+    sys::close(file.number);
+    interpreter.into_iter().for_each(sys::close);
     if let Some(vdso) = start.auxiliary_value(AT_SYSINFO_EHDR) {
         loaded.has_vdso = patch::add_vdso(vdso);
     }
-    if loaded.is_go && isolate::is_on() {
+    if loaded.is_go {
         crate::stack::handle_calls_apart();
     }
     if loaded.executable_stack {
@@ -289,16 +298,25 @@ pub extern "C" fn boot(stack: *const u64) -> ! {
     unsafe { entry::launch(stack, loaded.entry) }
 }
 
+/// Maps the runtime's large tables and stacks, which are in no segment of its file: the kernel would end it
+/// without a word where data is limited.
+fn map_tables() -> Result {
+    let [begin, end] = [&entry::tables_begin, &entry::tables_end].map(entry::address);
+    let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED;
+    // SAFETY: nothing has used the tables yet, and nothing else lies at these addresses.
+    unsafe { sys::mmap(begin, end - begin, sys::PROT_READ | sys::PROT_WRITE, flags, sys::NO_FILE, 0) }
+}
+
 /// Has the kernel execute a program that the runtime cannot load as the kernel would.
-fn execute_plainly(start: Start, program: &Program) -> ! {
-    let is_executable = harmless!(nr::ACCESS, program.path, 1);
+fn execute_plainly(start: Start, path: u64, first: usize) -> ! {
+    let is_executable = harmless!(nr::ACCESS, path, exec::X_OK);
     if is_executable.is_ok() {
-        sys::say(&[b"pathreads: ", text(program.path), b": Linux executes it without the runtime\n"]);
+        sys::say(&[b"pathreads: ", text(path), b": Linux executes it without the runtime\n"]);
     }
-    let (arguments, environment) = (start.address(1 + program.first), start.address(start.environment()));
-    match harmless!(nr::EXECVE, program.path, arguments, environment) {
+    let (arguments, environment) = (start.address(1 + first), start.address(start.environment()));
+    match harmless!(nr::EXECVE, path, arguments, environment) {
         Ok(_) => sys::exit(NOT_RUNNABLE),
-        Err(error) => refuse(program.path, error),
+        Err(error) => refuse(path, error),
     }
 }
 
@@ -315,6 +333,7 @@ fn refuse(path: u64, error: Errno) -> ! {
 }
 
 /// Finds the program in the runtime's arguments.
+#[inline(never)]
 fn find(start: Start) -> Program {
     let program =
         |path, first| Program { path, is_checked: false, first, inserted: [0; 3 * exec::SCRIPTS], count: 0 };
@@ -374,17 +393,17 @@ fn in_folder(folder: &[u8], name: &[u8]) -> Option<u64> {
 }
 
 /// Opens the program, or the interpreter of the script that it is.
-fn open_program(program: &mut Program, named: u64, mut opened: Option<u64>) -> u64 {
+#[inline(never)]
+fn open_program(program: &mut Program, named: u64, file: &mut File) {
     for depth in 0..=exec::SCRIPTS {
-        let file = opened.take().map_or_else(|| exec::open_executable(program.path), Ok);
-        let file = file.unwrap_or_else(|error| refuse(named, error));
-        let mut head = [0; SCRIPT_HEAD];
-        let length = sys::read_at(file, &mut head, 0).unwrap_or_else(|error| refuse(named, error));
-        let Some(script) = Script::parse(&head[..length]).filter(|_| depth < exec::SCRIPTS) else {
-            return file;
-        };
-        sys::close(file);
+        if file.number == sys::NO_FILE {
+            file.open(program.path).unwrap_or_else(|error| refuse(named, error));
+        }
+        let head = &file.head()[..file.head().len().min(SCRIPT_HEAD)];
+        let Some(script) = Script::parse(head).filter(|_| depth < exec::SCRIPTS) else { return };
         program.insert(script, depth);
+        sys::close(file.number);
+        file.number = sys::NO_FILE;
     }
     refuse(named, Errno::ENOEXEC)
 }
@@ -419,33 +438,14 @@ fn keep(text: &[u8], index: usize) -> u64 {
 }
 
 /// Remembers the path of the program's file.
-fn remember_exe(file: u64, path: u64) {
+fn remember_exe(file: &File, path: u64) {
     // SAFETY: the boot is alone.
     let exe = unsafe { &mut *EXE.0.get() };
-    if is_as_named(file, path) || path_of(file, &mut exe[..PATH - 1]).is_err() {
+    if file.is_as_named || path_of(file.number, &mut exe[..PATH - 1]).is_err() {
         let path = text(path);
         let length = path.len().min(PATH - 1);
         exe[..length].copy_from_slice(&path[..length]);
     }
-}
-
-/// Returns whether `/proc` has no other path for a file than the one by which it was opened: there are no
-/// links in it, and no parts to leave out. To ask `/proc` itself takes ten times as long.
-fn is_as_named(file: u64, path: u64) -> bool {
-    const O_PATH: u64 = 0o1000_0000;
-    const RESOLVE_NO_SYMLINKS: u64 = 4;
-    let name = text(path);
-    let parts = || name.split(|byte| *byte == b'/');
-    let is_plain = name.len() < PATH && name.first() == Some(&b'/');
-    if !is_plain || parts().skip(1).any(|part| matches!(part, b"" | b"." | b"..")) {
-        return false;
-    }
-    let how = [O_PATH | sys::O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS];
-    let opened = harmless!(nr::OPENAT2, sys::AT_FDCWD, path, how.as_ptr() as u64, size_of_val(&how) as u64);
-    let Ok(again) = opened else { return false };
-    let is_same = patch::identity(file).is_ok_and(|own| patch::identity(again) == Ok(own));
-    sys::close(again);
-    is_same
 }
 
 /// Finds the path of an open file. Returns its length, which is that of `path` if it may be longer.
@@ -473,11 +473,10 @@ fn name_process(path: u64) {
 }
 
 /// Loads the program and its interpreter.
-fn load(file: u64, path: u64) -> Result<Loaded> {
-    let mut head = [0; HEAD];
-    let length = sys::read_at(file, &mut head, 0)?;
-    let headers = Headers::parse(&head[..length]).ok_or(Errno::ENOEXEC)?;
-    let bias = image::load(file, headers, hint(), path)?;
+#[inline(never)]
+fn load(file: &File, interpreter: Option<u64>, path: u64) -> Result<Loaded> {
+    let headers = Headers::parse(file.head()).ok_or(Errno::ENOEXEC)?;
+    let bias = image::load(file.number, headers, hint(), path)?;
     let own_entry = headers.entry.wrapping_add(bias);
     let mut loaded = Loaded {
         entry: own_entry,
@@ -486,18 +485,20 @@ fn load(file: u64, path: u64) -> Result<Loaded> {
         phnum: headers.count,
         base: 0,
         has_vdso: true,
-        is_go: headers.segments().any(|segment| segment.kind == PT_NOTE && has_go_note(file, segment)),
+        is_go: isolate::is_on() && is_go(file.number, headers),
         executable_stack: headers.find(PT_GNU_STACK).is_some_and(|stack| stack.flags & 1 != 0),
         linker: None,
     };
-    if let Some(interpreter) = headers.find(PT_INTERP) {
-        let mut path = [0; INTERPRETER];
-        let length = interpreter.file_size.min(INTERPRETER as u64 - 1) as usize;
-        sys::read_at(file, &mut path[..length], interpreter.offset)?;
-        (loaded.base, loaded.entry, loaded.linker) = load_interpreter(path.as_ptr() as u64)?;
-        loaded.linker = loaded.linker.filter(|_| !names_origin(file, headers, bias));
+    if let Some(interpreter) = interpreter {
+        let found = file.with_interpreter(|path| load_interpreter(interpreter, path))?;
+        (loaded.base, loaded.entry, loaded.linker) = found.ok_or(Errno::ENOEXEC)?;
+        loaded.linker = loaded.linker.filter(|_| !names_origin(file.number, headers, bias));
     }
     Ok(loaded)
+}
+
+fn is_go(file: u64, headers: Headers<'_>) -> bool {
+    headers.segments().any(|segment| segment.kind == PT_NOTE && has_go_note(file, segment))
 }
 
 /// Returns whether the linker of Go has left its note in a segment.
@@ -509,14 +510,13 @@ fn has_go_note(file: u64, segment: Segment) -> bool {
 }
 
 /// Loads an interpreter. Returns its base, where it is entered, and its code if it is the C library's.
-fn load_interpreter(path: u64) -> Result<(u64, u64, Option<Piece>)> {
-    let file = sys::open(path, 0)?;
-    let mut head = [0; HEAD];
+#[inline(never)]
+fn load_interpreter(file: u64, path: u64) -> Result<(u64, u64, Option<Piece>)> {
+    let mut head = [0; exec::HEAD];
     let length = sys::read_at(file, &mut head, 0)?;
     let headers = Headers::parse(&head[..length]).ok_or(Errno::ENOEXEC)?;
     let bias = image::load(file, headers, 0, path)?;
     let linker = if is_linker(file, headers, bias) { code_of(headers, bias) } else { None };
-    sys::close(file);
     Ok((bias, headers.entry.wrapping_add(bias), linker))
 }
 
@@ -548,6 +548,7 @@ fn with_dynamic(
 /// Returns whether an interpreter is the dynamic linker of the GNU C library. Until the C library makes its
 /// first call, it makes no other ones than to map files and memory: it has no handlers, threads or children.
 /// That of musl is the C library itself.
+#[inline(never)]
 fn is_linker(file: u64, headers: Headers<'_>, bias: u64) -> bool {
     const NAME: [u8; 21] = *b"ld-linux-x86-64.so.2\0";
     with_dynamic(file, headers, bias, |dynamic, strings| {
@@ -565,6 +566,7 @@ fn names_program(name: &[u8]) -> bool {
 
 /// Returns whether the dynamic linker may look for libraries by the place of the program, or if that is not
 /// known. Then it asks for `/proc/self/exe`, which is the runtime's file.
+#[inline(never)]
 fn names_origin(file: u64, headers: Headers<'_>, bias: u64) -> bool {
     let is_plain = |at: u64| {
         let mut name = [0; 128];
@@ -601,6 +603,7 @@ fn make_executable(stack: u64) {
 
 /// Makes the words that the program finds on its stack, of those that the kernel gave to the runtime.
 /// Strings stay where they are. Returns the stack pointer.
+#[inline(never)]
 fn make_stack(start: Start, program: &Program, named: u64, loaded: &Loaded) -> u64 {
     let old_end = start.end();
     let most = old_end + program.count;

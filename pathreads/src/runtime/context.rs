@@ -8,7 +8,7 @@
 //! `syscall` instruction.
 
 use pathreads::slot::{self, RESERVED};
-use pathreads::{RUNTIME_BASE, SLOTS_BASE};
+use pathreads::{RUNTIME_BASE, RUNTIME_END, SLOTS_BASE};
 
 use crate::entry::{
     Frame, RESTARTED, address, before_perform, deliver_taken, finish, last_jump, peek_first, peek_second,
@@ -59,6 +59,18 @@ impl Context {
     /// the handler's.
     pub fn blocked(&self) -> (u64, bool) {
         (self.mask, (address(&signal_stubs)..address(&ways_end)).contains(&self.rip))
+    }
+
+    /// Blocks more signals when the handler returns. Returns those that were.
+    pub fn block(&mut self, signals: u64) -> u64 {
+        let before = self.mask;
+        self.mask |= signals;
+        before
+    }
+
+    /// Returns whether the program was interrupted, and not the runtime.
+    pub fn is_in_program(&self) -> bool {
+        !(SLOTS_BASE..RUNTIME_END).contains(&self.rip)
     }
 
     /// Returns the pointer of the stack that was interrupted.
@@ -136,6 +148,22 @@ fn maps(context: &Context, information: &Information) -> bool {
 }
 
 impl Information {
+    /// Returns whether the signal is a fault of the processor. One that is sent is none.
+    pub fn is_fault(&self) -> bool {
+        const SIGILL: i32 = 4;
+        const SIGTRAP: i32 = 5;
+        const SIGFPE: i32 = 8;
+        // The kernel's counters of events send it at any place.
+        const TRAP_PERF: i32 = 6;
+        match self.signal {
+            // Some faults of these have no other code than this.
+            SIGSEGV | SIGBUS => self.code > 0,
+            SIGILL | SIGFPE => self.code > 0 && self.code != SI_KERNEL,
+            SIGTRAP => self.code > 0 && !matches!(self.code, SI_KERNEL | TRAP_PERF),
+            _ => false,
+        }
+    }
+
     /// Names the program's process as the sender of a signal that one of its members sent.
     pub fn name_sender(&mut self) {
         if isolate::is_on() && self.code <= 0 && !matches!(self.code, SI_TIMER | SI_SIGIO) {
@@ -143,6 +171,9 @@ impl Information {
         }
     }
 }
+
+/// The code of some signals that the kernel sends and that are no faults.
+const SI_KERNEL: i32 = 0x80;
 
 /// Signals with these codes have no sender.
 const SI_TIMER: i32 = -2;
@@ -160,7 +191,11 @@ pub extern "C" fn show_program(context: &mut Context, information: &mut Informat
     let signal = information.signal;
     let kind = if faults::are_blocked_in_stub(signal) { IS_FAULT } else { 0 };
     isolate::signals::begin_stub();
-    if is_answered(context, information) || isolate::is_copy(information) {
+    if is_answered(context, information)
+        || isolate::is_copy(information)
+        || isolate::postponed::keeps(information)
+    {
+        isolate::postponed::block_in(context);
         isolate::calls::go_on_preparing(prepared);
         isolate::signals::end_stub();
         return kind;
@@ -243,8 +278,9 @@ fn end_preparation(context: &mut Context, prepared: u64, signal: u64) {
 fn result_of(context: &Context, frame: &Frame, signal: u64) -> Option<u64> {
     if context.rip >= address(&performed) {
         let is_stored = context.rip >= address(&stored);
+        let result = if is_stored { frame.rax } else { context.rax };
         return match frame.again {
-            0 => Some(if is_stored { frame.rax } else { context.rax }),
+            0 => isolate::calls::result_for_handler(frame, result),
             _ => (context.rax == EINTR && !sigaction::restarts(signal)).then_some(EINTR),
         };
     }

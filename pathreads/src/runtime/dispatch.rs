@@ -120,11 +120,15 @@ pub extern "C" fn handle(frame: &mut Frame) -> Then {
 #[inline(never)]
 fn handle_isolated(frame: &mut Frame) -> Then {
     isolate::calls::begin_call();
+    isolate::signals::pass_unread_on();
     if let Some(result) = isolate::blocks::serve(frame) {
         frame.rax = result;
         return Then::Return;
     }
-    isolate::calls::handle(frame).unwrap_or_else(|| handle_call(frame))
+    let Some(then) = isolate::calls::handle(frame) else { return handle_call(frame) };
+    // A request may have come while the runtime waited for the lock.
+    isolate::signals::pass_unread_on();
+    then
 }
 
 #[inline(never)]
@@ -220,15 +224,23 @@ fn strip_packed_mask(frame: &mut Frame, address: u64) {
     }
 }
 
-/// Takes memory from the pool, or has the kernel map it. Code of a file is rewritten.
+/// Takes memory from the pool, or maps it otherwise. Not inlined, as some others here, so that its frame
+/// takes the place of its caller's: Go makes calls with little stack.
+#[inline(never)]
 fn map(frame: &mut Frame) -> Then {
-    let [address, length, protection, flags, file, offset] = frame.arguments();
-    if is_for_pool(address, protection, flags, offset)
-        && let Some(block) = pool::map(length)
+    if is_for_pool(frame.call[1], frame.call[3], frame.call[4], frame.call[6])
+        && let Some(block) = pool::map(frame.call[2])
     {
         frame.rax = block;
         return Then::Return;
     }
+    map_otherwise(frame)
+}
+
+/// Takes a reservation, or has the kernel map memory. Code of a file is rewritten.
+#[inline(never)]
+fn map_otherwise(frame: &mut Frame) -> Then {
+    let [address, length, protection, flags, file, offset] = frame.arguments();
     if is_reservation(address, protection, flags, offset)
         && let Some(start) = pool::reservations::map(length, flags)
     {
@@ -302,6 +314,7 @@ fn advise(frame: &mut Frame) -> Then {
 
 /// Gives memory back to the pool, or has the kernel unmap it. A thread may unmap its own stack. That
 /// must not become another thread's while this one is on its way back.
+#[inline(never)]
 fn unmap(frame: &mut Frame) -> Then {
     let [address, length, ..] = frame.arguments();
     if frame.rsp.wrapping_sub(address) <= length {
@@ -362,9 +375,7 @@ fn is_transient(advice: u64) -> bool {
 
 /// Returns whether a limit is one of the size of memory.
 fn limits_memory(kind: u64) -> bool {
-    const RLIMIT_DATA: u64 = 2;
-    const RLIMIT_AS: u64 = 9;
-    matches!(kind, RLIMIT_DATA | RLIMIT_AS)
+    matches!(kind, sys::RLIMIT_DATA | sys::RLIMIT_AS)
 }
 
 /// Handles a call that names a path, and opens it, if it leads into `/proc`, or reads a link.

@@ -91,6 +91,8 @@ impl Frame {
 
 unsafe extern "C" {
     pub safe static runtime_text_end: [u8; 0];
+    pub safe static tables_begin: [u8; 0];
+    pub safe static tables_end: [u8; 0];
     pub safe static ways_begin: [u8; 0];
     pub safe static ways_end: [u8; 0];
     pub safe static slow_entry: [u8; 0];
@@ -292,6 +294,10 @@ global_asm!(
     "call {send_again}",
     "let_faults_come",
     "jmp 6f",
+    // A wait at a futex has not slept.
+    "perform_afresh:",
+    "mov qword ptr [rsp + {rax}], {futex}",
+    "jmp perform_prepared_again",
     // A request interrupted the call, and the kernel would make it again.
     "perform_restarted:",
     "mov qword ptr [rsp + {rax}], {restarted}",
@@ -333,13 +339,23 @@ global_asm!(
     // The memory was another one for a moment, since a request has come: `poll` also writes when it is
     // interrupted.
     "4: cmp rax, -14",
-    "jne 5f",
+    "jne 3f",
     "cmp dword ptr [{is_asked}], 0",
     "je 5f",
     "cmp dword ptr [rsp + {call}], {futex}",
     "jne perform_restarted",
-    "mov qword ptr [rsp + {lacked}], 1",
-    "jmp perform_restarted",
+    "jmp perform_afresh",
+    // A wait at a futex that is made again was woken, if it finds another value than before it slept:
+    // `isolate::calls::result_after_sleep`.
+    "3: cmp rax, -11",
+    "jne 5f",
+    "cmp dword ptr [rsp + {call}], {futex}",
+    "jne 5f",
+    "cmp byte ptr [{isolated}], 0",
+    "je 5f",
+    "cmp qword ptr [rsp + {slept}], 0",
+    "je 5f",
+    "mov qword ptr [rsp + {rax}], 0",
     "5: cmp byte ptr [{waits}], 0",
     "jne 9f",
     // rax stays what a handler that comes here sees: `context::result_of`.
@@ -665,7 +681,7 @@ global_asm!(
     is_fault = const crate::context::IS_FAULT,
     close = const crate::sys::nr::CLOSE,
     futex = const crate::sys::nr::FUTEX,
-    lacked = const offset_of!(Frame, scratch) + crate::isolate::calls::LACKED_AT,
+    slept = const offset_of!(Frame, scratch) + crate::isolate::calls::SLEPT_AT,
     exit = const crate::sys::nr::EXIT,
     frame = const FRAME,
     handle = sym crate::dispatch::handle,

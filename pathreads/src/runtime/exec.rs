@@ -4,7 +4,7 @@
 //! as its own. The kernel executes all that the runtime could not load as it would: programs with
 //! rights of their own (set-user-ID, capabilities), files that cannot be read, other machines, and all
 //! that is not executable, so that the error is the kernel's. So is a call that names the program by a
-//! descriptor.
+//! descriptor, and all programs while a limit leaves no room for the runtime.
 //!
 //! Nothing here writes to memory other than the stack: a child of `vfork` shares all of it.
 
@@ -14,7 +14,7 @@ use crate::boot;
 use crate::dispatch::Then;
 use crate::entry::Frame;
 use crate::sys::{self, harmless, nr};
-use crate::user;
+use crate::{isolate, user};
 
 /// The words before the program's arguments.
 const PREFIX: usize = 3;
@@ -32,8 +32,10 @@ const RUNTIME: &[u8] = b"/proc/self/exe\0";
 /// one, and with threads in address spaces of their own.
 pub const OPTIONS: [&[u8]; 3] = [b"--exec\0", b"--exec-strict\0", b"--exec-isolate\0"];
 
-const X_OK: u64 = 1;
-const PATH: usize = 1024;
+pub const X_OK: u64 = 1;
+
+/// The first bytes of a file, with its headers. Also the most of an interpreter's path.
+pub const HEAD: usize = 1024;
 
 /// Executes the program under the runtime. Returns if it is left to the kernel, with the call in the frame.
 pub extern "C" fn prepare(frame: &mut Frame) -> Then {
@@ -42,10 +44,22 @@ pub extern "C" fn prepare(frame: &mut Frame) -> Then {
         frame.call[first + 1] = boot::exe_path();
     }
     let [path, arguments, environment] = [0, 1, 2].map(|index| frame.call[first + index + 1]);
-    if arguments != 0 && is_by_path(frame) && can_be_loaded(path, SCRIPTS) {
+    let is_loadable = arguments != 0 && is_by_path(frame) && can_be_loaded(path, SCRIPTS);
+    if is_loadable && has_room(isolate::is_on()) {
         under_runtime(path, arguments, environment, frame.mask);
     }
     Then::Perform
+}
+
+/// Returns whether the limits of this process let the runtime load a program. One of data ends the runtime
+/// before its first instruction.
+pub fn has_room(isolates: bool) -> bool {
+    let needed = match isolates {
+        false => [(sys::RLIMIT_DATA, 8 << 20), (sys::RLIMIT_NOFILE, 5)],
+        true => [(sys::RLIMIT_DATA, 32 << 20), (sys::RLIMIT_NOFILE, 16)],
+    };
+    needed.into_iter().all(|(kind, least)| sys::limit_of(kind) >= least)
+        && (!isolates || sys::limit_of(sys::RLIMIT_AS) >= 128 << 20)
 }
 
 /// Returns whether a call names the program by its path alone.
@@ -114,54 +128,72 @@ fn execute(words: &[u64], environment: u64, mask: u64) -> sys::Result {
 
 /// Returns whether the runtime can load a program as the kernel would.
 pub fn can_be_loaded(path: u64, scripts: usize) -> bool {
-    open_loadable(path, scripts).inspect(|file| sys::close(*file)).is_some()
-}
-
-/// Opens a program if the runtime can load it as the kernel would.
-pub fn open_loadable(path: u64, scripts: usize) -> Option<u64> {
-    let file = open_executable(path).ok()?;
-    if has_rights(file) || !is_known(file, scripts) {
-        sys::close(file);
-        return None;
-    }
-    Some(file)
-}
-
-/// Opens a file that may be executed.
-pub fn open_executable(path: u64) -> sys::Result {
-    harmless!(nr::ACCESS, path, X_OK)?;
-    sys::open(path, 0)
-}
-
-/// Returns whether a file is of a kind that the runtime knows.
-fn is_known(file: u64, scripts: usize) -> bool {
-    let mut head = [0; PATH];
-    let Ok(length) = sys::read_at(file, &mut head, 0) else { return false };
+    let mut head = [0; HEAD];
+    let Ok(file) = harmless!(nr::ACCESS, path, X_OK).and_then(|_| sys::open_to_look(path)) else {
+        return false;
+    };
+    let length = if has_rights(file) { 0 } else { sys::read_at(file, &mut head, 0).unwrap_or(0) };
     let head = &head[..length];
-    if let Some(script) = Script::parse(&head[..length.min(SCRIPT_HEAD)]) {
+    let can_be = is_known(head, scripts) && has_loadable_interpreter(file, head);
+    sys::close(file);
+    can_be
+}
+
+/// Returns whether a file, by its first bytes, is of a kind that the runtime can load. The interpreter of a
+/// script is looked at, and that of a program is not.
+pub fn is_known(head: &[u8], scripts: usize) -> bool {
+    if let Some(script) = Script::parse(&head[..head.len().min(SCRIPT_HEAD)]) {
         let mut path = [0; SCRIPT_HEAD + 1];
         path[..script.interpreter.len()].copy_from_slice(script.interpreter);
         return scripts > 0 && can_be_loaded(path.as_ptr() as u64, scripts - 1);
     }
-    let Some(headers) = Headers::parse(head) else { return false };
-    if headers.takes_runtime_addresses() {
-        return false;
-    }
-    headers.find(PT_INTERP).is_none_or(|interpreter| is_readable(file, interpreter))
+    Headers::parse(head).is_some_and(|headers| !headers.takes_runtime_addresses())
 }
 
-fn is_readable(file: u64, interpreter: Segment) -> bool {
-    let mut path = [0; PATH];
-    let length = interpreter.file_size as usize;
-    if length >= PATH || sys::read_at(file, &mut path[..length], interpreter.offset) != Ok(length) {
+/// Returns whether a program has no interpreter, or one that the runtime can load as well.
+fn has_loadable_interpreter(file: u64, head: &[u8]) -> bool {
+    let Some(interpreter) = Headers::parse(head).and_then(|headers| headers.find(PT_INTERP)) else {
+        return true;
+    };
+    with_interpreter(file, head, interpreter, is_loadable_interpreter) == Some(true)
+}
+
+#[inline(never)]
+fn is_loadable_interpreter(path: u64) -> bool {
+    let mut head = [0; HEAD];
+    let Ok(file) = harmless!(nr::ACCESS, path, X_OK).and_then(|_| sys::open_to_look(path)) else {
         return false;
+    };
+    let length = sys::read_at(file, &mut head, 0).unwrap_or(0);
+    sys::close(file);
+    Headers::parse(&head[..length]).is_some()
+}
+
+/// Calls `f` with the path of a program's interpreter, if a zero ends it. It lies in the first bytes of most
+/// files.
+pub fn with_interpreter<R>(
+    file: u64,
+    head: &[u8],
+    Segment { offset, file_size, .. }: Segment,
+    f: impl FnOnce(u64) -> R,
+) -> Option<R> {
+    let end = offset.checked_add(file_size)?;
+    match head.get(offset as usize..end as usize) {
+        Some(path) => (path.last() == Some(&0)).then(|| f(path.as_ptr() as u64)),
+        None => read_interpreter(file, offset, file_size).map(|path| f(path.as_ptr() as u64)),
     }
-    let opened = sys::open(path.as_ptr() as u64, 0);
-    opened.inspect(|file| sys::close(*file)).is_ok()
+}
+
+#[inline(never)]
+fn read_interpreter(file: u64, offset: u64, length: u64) -> Option<[u8; HEAD]> {
+    let mut path = [0; HEAD];
+    let length = usize::try_from(length).ok().filter(|length| *length < HEAD)?;
+    let is_read = sys::read_at(file, &mut path[..length], offset) == Ok(length);
+    (is_read && path[..length].last() == Some(&0)).then_some(path)
 }
 
 /// Returns whether a file is something else than a plain one without rights of its own.
-fn has_rights(file: u64) -> bool {
+pub fn has_rights(file: u64) -> bool {
     const AT_EMPTY_PATH: u64 = 0x1000;
     const STATX_TYPE_AND_MODE: u64 = 3;
     const PLAIN: u16 = 0o10_0000;

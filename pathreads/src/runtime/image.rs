@@ -14,28 +14,39 @@ use crate::{isolate, patch};
 /// added to the file's addresses.
 pub fn load(file: u64, headers: Headers<'_>, hint: u64, path: u64) -> Result {
     let (first, end) = headers.span().ok_or(Errno::ENOEXEC)?;
-    let base = reserve(headers, first, end - first, hint)?;
+    let over_all = headers.first_over_all().filter(|_| !isolate::is_on());
+    let base = reserve(headers, first, end - first, hint, over_all.map(|segment| (segment, file)))?;
     let bias = base.wrapping_sub(first);
-    for segment in headers.loads() {
+    for segment in headers.loads().skip(usize::from(over_all.is_some())) {
         map(file, segment, bias, path)?;
     }
     Ok(bias)
 }
 
-/// Reserves the memory of all segments.
-fn reserve(headers: Headers<'_>, first: u64, length: u64, hint: u64) -> Result {
-    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+/// Reserves the memory of all segments. If the first one is mapped over all of it, as the kernel does, its
+/// own part is ready then.
+fn reserve(
+    headers: Headers<'_>,
+    first: u64,
+    length: u64,
+    hint: u64,
+    over_all: Option<(Segment, u64)>,
+) -> Result {
+    let (rights, flags, file, offset) = match over_all {
+        Some((segment, file)) => (segment.protection(), MAP_PRIVATE, file, page_start(segment.offset)),
+        None => (0, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, NO_FILE, 0),
+    };
     if isolate::is_on() {
         return reserve_recorded(headers, first, length, hint);
     }
     if headers.is_fixed {
         // SAFETY: nothing is replaced. A kernel that does not know the flag may choose another address.
-        let at = unsafe { sys::mmap(first, length, 0, flags | MAP_FIXED_NOREPLACE, NO_FILE, 0)? };
+        let at = unsafe { sys::mmap(first, length, rights, flags | MAP_FIXED_NOREPLACE, file, offset)? };
         return if at == first { Ok(at) } else { Err(Errno::ENOMEM) };
     }
     let slack = headers.align() - PAGE;
     // SAFETY: the kernel chooses a free address.
-    let at = unsafe { sys::mmap(hint, length + slack, 0, flags, NO_FILE, 0)? };
+    let at = unsafe { sys::mmap(hint, length + slack, rights, flags, file, offset)? };
     let base = (at + slack) & !slack;
     let trim = |from: u64, to: u64| {
         if from < to {

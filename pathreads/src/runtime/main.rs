@@ -17,6 +17,7 @@ mod image;
 mod isolate;
 mod patch;
 mod pool;
+mod program_file;
 mod sigaction;
 mod spawn;
 mod stack;

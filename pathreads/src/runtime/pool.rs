@@ -103,9 +103,7 @@ static CPU: [Cpu; CPUS] = [const {
 
 /// Lets mappings come from the pool.
 pub fn switch_on() {
-    if !has_limit() {
-        IS_ON.store(true, Ordering::Relaxed);
-    }
+    IS_ON.store(true, Ordering::Relaxed);
 }
 
 /// Lets no more mappings come from the pool, and gives the kernel all addresses that the program does
@@ -126,11 +124,26 @@ pub fn switch_off() {
     reservations::end();
 }
 
-/// Returns whether the program's memory is limited. Then every mapping has to be counted by the kernel.
+/// Whether the program's memory was found not to be limited.
+static HAS_NO_LIMIT: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether the pool may have addresses. If the program's memory is limited, every mapping has to be
+/// counted by the kernel, and the pool is off from now on. Programs that end at once do not come here. A
+/// limit that is set later switches the pool off itself. Not inlined, as some others here, because Go makes
+/// calls with little stack.
+#[inline(never)]
+fn may_begin() -> bool {
+    if !HAS_NO_LIMIT.load(Ordering::Relaxed) && has_limit() {
+        IS_ON.store(false, Ordering::Relaxed);
+    } else {
+        HAS_NO_LIMIT.store(true, Ordering::Relaxed);
+    }
+    IS_ON.load(Ordering::Relaxed)
+}
+
+#[inline(never)]
 fn has_limit() -> bool {
-    const RLIMIT_DATA: u64 = 2;
-    const RLIMIT_AS: u64 = 9;
-    [RLIMIT_DATA, RLIMIT_AS].into_iter().any(|kind| {
+    [sys::RLIMIT_DATA, sys::RLIMIT_AS].into_iter().any(|kind| {
         let mut limits = [u64::MAX; 2];
         let asked = harmless!(nr::PRLIMIT64, 0, kind, 0, limits.as_mut_ptr() as u64);
         asked.is_err() || limits[0] != u64::MAX
@@ -208,6 +221,7 @@ fn find(cpu: usize, pages: u64) -> Option<(usize, usize, Content)> {
 }
 
 /// Begins a chunk, and takes its first block.
+#[inline(never)]
 fn grow(cpu: usize, pages: u64) -> Option<(usize, usize, Content)> {
     if pages > SMALL {
         let less = |count: u32| count.checked_sub(1);
@@ -236,6 +250,9 @@ fn reserve() -> Option<u64> {
     let base = BASE.load(Ordering::Relaxed);
     if base > 1 {
         return Some(base);
+    }
+    if !may_begin() {
+        return None;
     }
     BASE.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).ok()?;
     let (length, flags) = ((CHUNKS as u64 + 1) * STRIDE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);

@@ -99,12 +99,9 @@ fn of_fault() -> Action {
 
 /// Handles a fault for which the program has the default action.
 extern "C" fn fault(signal: u64, information: &Information, context: &mut Context) {
-    if context::is_answered(context, information) {
-        return;
-    }
-    let is_ignored = OF_FAULTS[usize::from(signal == SIGBUS)].load(Ordering::Relaxed) & IGNORED != 0;
-    if is_ignored && information.code <= 0 {
-        return;
+    let is_ignored = || OF_FAULTS[usize::from(signal == SIGBUS)].load(Ordering::Relaxed) & IGNORED != 0;
+    if context::is_answered(context, information) || information.code <= 0 && is_ignored() {
+        return isolate::postponed::block_in(context);
     }
     // A fault happens again when this returns. A signal that was sent is sent again.
     set_kernels(signal, &[SIG_DFL, SA_RESTORER, address(&restorer), 0]);
@@ -186,7 +183,11 @@ fn exchange_kernels(signal: u64, new: Option<Action>) -> sys::Result<Action> {
             Some(_) => (flags & !FORCED | SA_ONSTACK, mask | FAULTS),
             None => (flags, mask),
         };
-        match stub_for(handler, flags & SA_SIGINFO != 0) {
+        let stub = stub_for(handler, flags & SA_SIGINFO != 0);
+        if of_faults.is_none() && !matches!(handler, SIG_DFL | SIG_IGN) {
+            isolate::postponed::note_handler(signal, flags & SA_RESETHAND != 0, stub.is_some());
+        }
+        match stub {
             Some(stub) => [stub, flags | SA_SIGINFO, back, mask],
             None => [handler, flags, back, mask],
         }
@@ -256,12 +257,13 @@ pub extern "C" fn foreign_sigsys(signal: u64, information: &mut Information, con
             handler(signal, information, context);
         }
     }
+    isolate::postponed::block_in(context);
 }
 
 /// Ends the process by a signal.
 pub fn die_of(signal: u64) {
     set_kernels(signal, &[SIG_DFL, SA_RESTORER, address(&restorer), 0]);
-    sys::unblock(signal);
+    sys::unblock(1 << (signal - 1));
     send_to_self(signal);
 }
 

@@ -27,6 +27,9 @@ use crate::{isolate, patch, pool, sigaction, stack, user};
 
 const SIGCHLD: u64 = 17;
 
+/// The word of a frame that says whether its process has its memory from another one.
+const LOAN: usize = 6;
+
 /// The memory for the frame of a `vfork`, and for the runtime's stack until both go on.
 const PAGES: u64 = 4 * pathreads::PAGE;
 
@@ -189,6 +192,7 @@ pub extern "C" fn spawn(frame: &mut Frame) -> Then {
         () => separate(frame, clone),
     };
     if is_over {
+        stack::forget_number();
         stack::give_back(frame.rax);
     }
     Then::Return
@@ -313,13 +317,14 @@ fn share(frame: &mut Frame, clone: &Clone) -> u64 {
     let copy = (page + PAGES - FRAME) as *mut Frame;
     frame.scratch[1] = page;
     frame.scratch[2] = sys::harmless!(nr::GETTID).unwrap_or(0);
-    // SAFETY: the page is new, and large enough.
-    unsafe { copy.write(frame.clone()) };
     let mut call = frame.call;
     if clone.args.is_some() {
         // The program's structure serves as it is, since nothing is changed in it.
         call[2] = frame.rsi;
     }
+    frame.scratch[LOAN] = u64::from(isolate::postponed::lend());
+    // SAFETY: the page is new, and large enough.
+    unsafe { copy.write(frame.clone()) };
     // SAFETY: the page is for this call alone, and all signals are blocked.
     unsafe { entry::spawn_sharing(copy, &raw const call) }
 }
@@ -327,6 +332,7 @@ fn share(frame: &mut Frame, clone: &Clone) -> u64 {
 /// Goes on in the child, on the stack at its frame.
 pub extern "C" fn in_child(frame: &mut Frame) {
     let flags = frame.scratch[0];
+    stack::forget_number();
     let is_sharing = frame.scratch[5] == isolate::fork::IS_SHARING_MARK;
     if is_sharing {
         isolate::fork::begin_sharing();
@@ -357,7 +363,11 @@ pub extern "C" fn in_parent(frame: &mut Frame, result: u64) -> ! {
     isolate::signals::note(frame.mask);
     let place = ((frame.rsp - RESERVED - FRAME) & !15) as *mut Frame;
     let is_over = frame.scratch[0] & CLONE_VFORK != 0 || Errno::from_result(result).is_some();
+    if is_over {
+        isolate::postponed::end_loan(frame.scratch[LOAN] != 0);
+    }
     let length = if is_over { PAGES } else { 0 };
+    stack::forget_number();
     // The child's, if it executed a program, and the one that this thread left.
     stack::give_back(result);
     stack::give_back(frame.scratch[2]);
@@ -372,7 +382,6 @@ pub extern "C" fn in_parent(frame: &mut Frame, result: u64) -> ! {
 /// Makes SIGSYS the runtime's and begins to dispatch calls, at the start of a program.
 pub fn begin() {
     sigaction::install();
-    let mask = sys::set_mask(sys::ALL_BUT_FAULTS);
-    sys::set_mask(mask & !sys::SIGSYS_BIT);
+    sys::unblock(isolate::never_blocked());
     dispatch_calls();
 }

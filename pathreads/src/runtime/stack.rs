@@ -15,7 +15,7 @@
 //! memory. The parent does, by the child's number.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::dispatch::Then;
 use crate::entry::{Frame, call_on};
@@ -33,7 +33,7 @@ unsafe impl Sync for Stack {}
 
 static STACK: [Stack; COUNT] = [const { Stack(UnsafeCell::new([0; SIZE])) }; COUNT];
 
-/// The threads that own the stacks. 0 is free.
+/// The threads that own the stacks, by [`own_number`]. 0 is free.
 static OWNER: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
 
 /// The bytes of the stack for calls.
@@ -74,7 +74,7 @@ pub fn with(frame: &mut Frame, f: extern "C" fn(&mut Frame) -> Then) -> Then {
         sys::set_mask(frame.mask);
         return then;
     }
-    let thread = harmless!(nr::GETTID).unwrap_or(u64::MAX);
+    let thread = own_number();
     // Acquire pairs with the release in `give_back`.
     let is_taken =
         |owner: &AtomicU64| owner.compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed).is_ok();
@@ -92,6 +92,45 @@ pub fn with(frame: &mut Frame, f: extern "C" fn(&mut Frame) -> Then) -> Then {
     then
 }
 
+/// Whether [`with_all`] runs.
+static ARE_ALL_IN_USE: AtomicBool = AtomicBool::new(false);
+
+/// Calls `f` on the stack that all stacks are together, so that the frames of many signals have room, with no
+/// signal blocked. No handler of the program runs meanwhile, so none of the stacks is in use, and the process
+/// has one thread that makes calls.
+pub fn with_all(frame: &mut Frame, f: extern "C" fn(&mut Frame) -> Then) -> Then {
+    ARE_ALL_IN_USE.store(true, Ordering::Relaxed);
+    let end = STACK.as_ptr_range().end as u64;
+    // SAFETY: the stacks are this thread's.
+    let then = unsafe { call_on(end, f, frame) };
+    ARE_ALL_IN_USE.store(false, Ordering::Relaxed);
+    then
+}
+
+/// This thread's number under `--isolate`, or 0 if it is not known. There a process has one thread that makes
+/// calls. A child of `vfork` that has the same memory makes them while that sleeps, and has other stacks.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the number by which this thread owns a stack.
+fn own_number() -> u64 {
+    let known = NUMBER.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let number = harmless!(nr::GETTID).unwrap_or(u64::MAX);
+    if isolate::is_on() {
+        NUMBER.store(number, Ordering::Relaxed);
+    }
+    number
+}
+
+/// Forgets this thread's number, because another one has used the same memory, or its copy. It may have been
+/// killed on the stacks.
+pub fn forget_number() {
+    NUMBER.store(0, Ordering::Relaxed);
+    ARE_ALL_IN_USE.store(false, Ordering::Relaxed);
+}
+
 /// Returns where the stack before ends, on a stack of the runtime.
 pub fn left_at() -> Option<u64> {
     let here = 0_u8;
@@ -101,7 +140,10 @@ pub fn left_at() -> Option<u64> {
 /// Returns where the stack before ends, if an address is on a stack of the runtime that is in use.
 pub fn left_by(pointer: u64) -> Option<u64> {
     let within = pointer.checked_sub(STACK[0].0.get() as u64)?;
-    let end = STACK.get(within as usize / SIZE)?.0.get() as u64 + SIZE as u64;
+    let is_last = ARE_ALL_IN_USE.load(Ordering::Relaxed);
+    let stack =
+        STACK.get(within as usize / SIZE).map(|stack| if is_last { &STACK[COUNT - 1] } else { stack });
+    let end = stack?.0.get() as u64 + SIZE as u64;
     // SAFETY: `call_on` wrote it to the first word of this stack, which is in use.
     Some(unsafe { *((end - 8) as *const u64) })
 }
@@ -115,5 +157,6 @@ pub fn give_back(thread: u64) {
 
 /// Gives back all stacks, in a child that has no other threads.
 pub fn give_back_all() {
+    ARE_ALL_IN_USE.store(false, Ordering::Relaxed);
     OWNER.iter().for_each(|owner| owner.store(0, Ordering::Relaxed));
 }

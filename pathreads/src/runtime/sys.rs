@@ -16,6 +16,7 @@ pub mod nr {
     pub const OPEN: u64 = 2;
     pub const CLOSE: u64 = 3;
     pub const FSTAT: u64 = 5;
+    pub const POLL: u64 = 7;
     pub const LSEEK: u64 = 8;
     pub const FSTATFS: u64 = 138;
     pub const MMAP: u64 = 9;
@@ -27,13 +28,16 @@ pub mod nr {
     pub const PREAD: u64 = 17;
     pub const WRITEV: u64 = 20;
     pub const PWRITE: u64 = 18;
+    pub const READV: u64 = 19;
     pub const ACCESS: u64 = 21;
+    pub const SELECT: u64 = 23;
     pub const SCHED_YIELD: u64 = 24;
     pub const MREMAP: u64 = 25;
     pub const MSYNC: u64 = 26;
     pub const MINCORE: u64 = 27;
     pub const MADVISE: u64 = 28;
     pub const SHMAT: u64 = 30;
+    pub const DUP: u64 = 32;
     pub const DUP2: u64 = 33;
     pub const GETITIMER: u64 = 36;
     pub const ALARM: u64 = 37;
@@ -57,6 +61,7 @@ pub mod nr {
     pub const SETGID: u64 = 106;
     pub const SETPGID: u64 = 109;
     pub const GETPPID: u64 = 110;
+    pub const GETPGRP: u64 = 111;
     pub const SETSID: u64 = 112;
     pub const SETREUID: u64 = 113;
     pub const GETGROUPS: u64 = 115;
@@ -64,6 +69,7 @@ pub mod nr {
     pub const GETRESGID: u64 = 120;
     pub const GETPGID: u64 = 121;
     pub const SETFSGID: u64 = 123;
+    pub const GETSID: u64 = 124;
     pub const CAPSET: u64 = 126;
     pub const SIGPENDING: u64 = 127;
     pub const SIGTIMEDWAIT: u64 = 128;
@@ -93,7 +99,14 @@ pub mod nr {
     pub const REMAP_FILE_PAGES: u64 = 216;
     pub const SET_TID_ADDRESS: u64 = 218;
     pub const TIMER_CREATE: u64 = 222;
+    pub const TIMER_SETTIME: u64 = 223;
+    pub const TIMER_GETTIME: u64 = 224;
+    pub const TIMER_GETOVERRUN: u64 = 225;
+    pub const TIMER_DELETE: u64 = 226;
+    pub const CLOCK_GETTIME: u64 = 228;
     pub const EXIT_GROUP: u64 = 231;
+    pub const EPOLL_WAIT: u64 = 232;
+    pub const EPOLL_CTL: u64 = 233;
     pub const TGKILL: u64 = 234;
     pub const MBIND: u64 = 237;
     pub const SET_MEMPOLICY: u64 = 238;
@@ -110,6 +123,7 @@ pub mod nr {
     pub const GET_ROBUST_LIST: u64 = 274;
     pub const VMSPLICE: u64 = 278;
     pub const EPOLL_PWAIT: u64 = 281;
+    pub const SIGNALFD: u64 = 282;
     pub const FALLOCATE: u64 = 285;
     pub const SIGNALFD4: u64 = 289;
     pub const DUP3: u64 = 292;
@@ -151,6 +165,7 @@ pub const MAP_NORESERVE: u64 = 0x4000;
 pub const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 pub const NO_FILE: u64 = u64::MAX;
 pub const O_CLOEXEC: u64 = 0x8_0000;
+pub const O_NONBLOCK: u64 = 0o4000;
 pub const AT_FDCWD: u64 = -100_i64 as u64;
 pub const SIGSYS: u64 = 31;
 /// The bit of SIGSYS in a set of signals.
@@ -226,8 +241,29 @@ pub fn open(path: u64, flags: u64) -> Result {
     harmless!(nr::OPEN, path, flags | O_CLOEXEC)
 }
 
+/// Opens a file to read it. If it is a pipe, this does not wait for one that writes to it.
+pub fn open_to_look(path: u64) -> Result {
+    open(path, O_NONBLOCK)
+}
+
 pub fn close(file: u64) {
     let _ = harmless!(nr::CLOSE, file);
+}
+
+/// The most bytes of data that a process may have.
+pub const RLIMIT_DATA: u64 = 2;
+
+/// The most descriptors.
+pub const RLIMIT_NOFILE: u64 = 7;
+
+/// The most bytes of addresses.
+pub const RLIMIT_AS: u64 = 9;
+
+/// Returns a limit of this process.
+pub fn limit_of(kind: u64) -> u64 {
+    let mut limits = [u64::MAX; 2];
+    let _ = harmless!(nr::PRLIMIT64, 0, kind, 0, limits.as_mut_ptr() as u64);
+    limits[0]
 }
 
 /// Reads from an offset of a file.
@@ -260,11 +296,10 @@ pub unsafe fn munmap(address: u64, length: u64) {
     let _ = unsafe { call(nr::MUNMAP, [address, length]) };
 }
 
-/// Unblocks a signal.
-pub fn unblock(signal: u64) {
+/// Unblocks a set of signals.
+pub fn unblock(set: u64) {
     const SIG_UNBLOCK: u64 = 1;
-    let mask = 1_u64 << (signal - 1);
-    let _ = harmless!(nr::SIGPROCMASK, SIG_UNBLOCK, &raw const mask as u64, 0, 8);
+    let _ = harmless!(nr::SIGPROCMASK, SIG_UNBLOCK, &raw const set as u64, 0, 8);
 }
 
 /// Blocks all signals that the kernel lets a thread block.

@@ -36,8 +36,8 @@ const KERNEL: Unit = Unit {
     rooms: &[
         Room {
             name: "base",
-            paths: &["above.rs", "bytes.rs", "counters.rs", "options.rs"],
-            what: "per-core counters, the kernel's command line, parts of slices, calls to rooms above",
+            paths: &["above.rs", "arch/per_core.rs", "bytes.rs", "counters.rs", "options.rs"],
+            what: "per-core values and counters, the kernel's command line, parts of slices, calls to rooms above",
         },
         Room {
             name: "arch",
@@ -53,6 +53,11 @@ const KERNEL: Unit = Unit {
             name: "mm",
             paths: &["mm"],
             what: "frames, the heap, epochs, address spaces, mappings of files",
+        },
+        Room {
+            name: "users",
+            paths: &["users"],
+            what: "credentials of threads: users, groups, capabilities",
         },
         Room { name: "sched", paths: &["sched"], what: "tasks, run queues, timers, sleeping" },
         Room { name: "fs", paths: &["fs"], what: "files, folders, pipes, descriptors, the host's files" },

@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use abi::config::{COMPRESS, Choice, HOST_FILES, Huge};
+use abi::config::{COMPRESS, Choice, HOST_FILES, HOST_USER, Huge};
 use anyhow::{Result, bail, ensure};
 
 use super::System;
@@ -17,6 +18,7 @@ use crate::guest::file_arg::FileArg;
 use crate::guest::image::{self, Tree};
 use crate::guest::linux;
 use crate::guest::mount_arg::MountArg;
+use crate::guest::network_arg::{NAME_SERVER, Network};
 use crate::guest::qemu::{Accel, Machine};
 use crate::guest::session::{Farewell, Plan};
 use crate::program::Program;
@@ -36,6 +38,8 @@ pub struct Job {
     pub host_files: bool,
     /// The directories of the host that it may change, if so.
     pub mounts: Vec<MountArg>,
+    /// The network, if it has one. Our kernel only.
+    pub network: Option<Network>,
     /// Set if the program has the path that it has here, too, though it does not see the host's files.
     pub is_at_own_path: bool,
 }
@@ -51,6 +55,7 @@ impl Job {
             files: Vec::new(),
             host_files: false,
             mounts: Vec::new(),
+            network: None,
             is_at_own_path: false,
         }
     }
@@ -128,11 +133,12 @@ pub fn plan(system: System, job: &Job, size: Size, streams: Streams) -> Result<P
     Ok(Plan {
         machine: machine(system, size),
         kernel: kernel(system)?,
-        command_line: command_line(system) + &host_files(system, job)?,
+        command_line: command_line(system) + &host_files(system, job)? + &network(system, job)?,
         image,
         disk,
         host_files: job.host_files,
         mounts: job.mounts.iter().map(|mount| mount.host.clone()).collect(),
+        network: job.network.clone(),
         stdout: streams.stdout,
         stderr: streams.stderr,
         stdin: streams.stdin,
@@ -173,7 +179,7 @@ fn machine(system: System, Size { cpus, memory, accel }: Size) -> Machine {
         (_, Accel::Counting) => "max,-x2apic",
         _ => "max",
     };
-    Machine { cpus, memory, accel, cpu_model }
+    Machine { cpus, memory, accel, cpu_model, gdb: None }
 }
 
 fn kernel(system: System) -> Result<PathBuf> {
@@ -224,7 +230,24 @@ fn host_files(system: System, job: &Job) -> Result<String> {
         "{}: the guest with stock Linux does not see this machine's files: a static program, its files by --file",
         job.program.path.display()
     );
-    Ok(if job.host_files { format!(" {HOST_FILES}") } else { String::new() })
+    Ok(if job.host_files { format!(" {HOST_FILES}{}", host_user()) } else { String::new() })
+}
+
+/// Returns the option that says who runs the guest, whose files are root's there.
+fn host_user() -> String {
+    match fs::metadata("/proc/self") {
+        Ok(own) if (own.uid(), own.gid()) != (0, 0) => format!(" {HOST_USER}={}:{}", own.uid(), own.gid()),
+        _ => String::new(),
+    }
+}
+
+/// Returns the option for the network on a kernel's command line, after a space, if the job has one.
+///
+/// # Errors
+/// If the system has no driver for it.
+fn network(system: System, job: &Job) -> Result<String> {
+    ensure!(job.network.is_none() || system != System::Linux, "-p and --net are for the RadixVM kernel");
+    Ok(job.network.as_ref().map_or_else(String::new, Network::word))
 }
 
 /// Returns the boot image, and a disk if the files would leave stock Linux too little memory, because it
@@ -236,6 +259,10 @@ fn image(system: System, job: &Job, memory: u64) -> Result<(Vec<u8>, Option<File
         if let Some(skipped) = tree.add_file_arg(file_arg)?.sentence() {
             terminal::message(format_args!("--file {}: {skipped}", file_arg.host.display()));
         }
+    }
+    if job.network.as_ref().is_some_and(Network::goes_out) && !tree.has("etc/resolv.conf") {
+        let server = format!("nameserver {NAME_SERVER}\n");
+        tree.file("etc/resolv.conf", 0o644, server.into_bytes())?;
     }
     let is_large = system == System::Linux && tree.bytes() > memory / SHARE;
     let disk = is_large.then(|| disk::take(&mut tree)).transpose()?;
@@ -281,10 +308,24 @@ mod tests {
     fn only_our_kernel_sees_the_files_of_this_machine() {
         let program = Program { path: "/bin/ls".into(), bytes: Vec::new() };
         let job = |host_files| Job { host_files, ..Job::new(program.clone(), []) };
-        assert_eq!(host_files(System::DEFAULT, &job(true)).unwrap(), " host-files");
+        assert_eq!(host_files(System::DEFAULT, &job(true)).unwrap(), format!(" host-files{}", host_user()));
         assert_eq!(host_files(System::Linux, &job(false)).unwrap(), "");
         assert!(host_files(System::Linux, &job(true)).unwrap_err().to_string().contains("/bin/ls"));
         assert_eq!((job(true).place(), job(false).place()), ("/bin/ls".to_owned(), "/bin/ls".to_owned()));
+    }
+
+    #[test]
+    fn only_our_kernel_has_a_network() {
+        let network_of = |ports: &[String], out| Network::parse(ports, out).unwrap();
+        let program = Program { path: "/bin/ls".into(), bytes: Vec::new() };
+        let job = |network| Job { network, ..Job::new(program.clone(), []) };
+        let ports = ["8080:80".to_owned()];
+        assert_eq!(network(System::DEFAULT, &job(network_of(&ports, false))).unwrap(), " network");
+        assert_eq!(network(System::DEFAULT, &job(network_of(&ports, true))).unwrap(), " network-out");
+        assert_eq!(network(System::Linux, &job(None)).unwrap(), "");
+        assert!(
+            network(System::Linux, &job(network_of(&ports, false))).unwrap_err().to_string().contains("-p")
+        );
     }
 
     #[test]

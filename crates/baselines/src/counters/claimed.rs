@@ -7,7 +7,7 @@
 //! | word | may become | by |
 //! |---|---|---|
 //! | free | object A, count 0 | a reader of A that claims it |
-//! | object A, count n | n + 1 | a reader of A, by compare-and-swap |
+//! | object A, count n | n + 1, and the taker | a reader of A, by compare-and-swap |
 //! | object A, count n > 0 | n - 1 | the reader that was counted here |
 //! | object A, count 0 | object B, count 0 | a reader of B that claims it |
 //! | object A, count 0 | free | the caller that asks about A |
@@ -27,19 +27,22 @@
 //! 4. Two readers of an object may claim a word each at the same time. That does no harm: the question looks
 //!    at all words of the set.
 //!
-//! Orderings: [`leave`](ClaimedCount::leave) is Release. Its partner is the Acquire load of the question, also
-//! if the word was claimed in between, since a claim is a read-modify-write and continues its release
+//! Orderings: [`leave`](ClaimedCount::leave) is Release. Its partner is the Acquire load of the question,
+//! also if the word was claimed in between, since a claim is a read-modify-write and continues its release
 //! sequence.
 
 use sync::atomic::{AtomicU64, Ordering};
 
-use super::embedded::EmbeddedCount;
-
-/// The count, below the bit and the object's number.
-const COUNT: EmbeddedCount = EmbeddedCount::new(0, BITS - 1);
+/// The bits below the object's number: the count, above it the taker, and above that [`USED`].
 const BITS: u32 = 16;
 /// A reference was taken since this was last cleared, or the word has just been claimed.
 const USED: u64 = 1 << (BITS - 1);
+/// The bits of the count, as many as in the paper.
+const COUNT_BITS: u32 = 7;
+/// The largest count.
+const MOST: u64 = (1 << COUNT_BITS) - 1;
+/// The taker of the last reference.
+const TAKER: u64 = (ClaimedCount::TAKERS - 1) << COUNT_BITS;
 
 /// A word that counts references to one object at a time. It begins free.
 #[derive(Debug, Default)]
@@ -54,12 +57,46 @@ const fn names(value: u64, object: u64) -> bool {
     value >> BITS == object
 }
 
+/// Returns the value of a word that names an object and has no count, but may have had one of `taker`.
+const fn alone(object: u64, taker: u64) -> u64 {
+    object << BITS | USED | taker << COUNT_BITS
+}
+
+const fn count(value: u64) -> u64 {
+    value & MOST
+}
+
 impl ClaimedCount {
-    /// Counts a reference to `object` if the word names it and has room. Returns whether it did. No object is
-    /// called 0, and none has more than 48 bits.
-    #[inline]
-    pub fn take(&self, object: u64) -> bool {
-        COUNT.take_and_set(&self.0, |value| names(value, object), USED)
+    /// Takers have numbers below this. The word remembers the taker of the last reference, so that takers who
+    /// share it find out. The count does not depend on takers.
+    pub const TAKERS: u64 = 1 << (BITS - 1 - COUNT_BITS);
+
+    /// Counts a reference to `object` if the word names it and counts no other, and the last one was taken by
+    /// `taker`, too, which is usual. Returns whether it did. No object is called 0, and none has more than 48
+    /// bits.
+    #[inline(always)]
+    pub fn take_first(&self, object: u64, taker: u64) -> bool {
+        let alone = alone(object, taker);
+        // Another value is only read: threads that read other pages do not take the word's line from each
+        // other. Relaxed: the host orders the first use of the object, and 2 the question.
+        self.0.load(Ordering::Relaxed) == alone
+            && self.0.compare_exchange(alone, alone + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Counts a reference of `taker` to `object` if the word names it and has room. Returns the taker of the
+    /// reference before if it did.
+    pub fn take(&self, object: u64, taker: u64) -> Option<u64> {
+        // Relaxed: the compare-and-swap decides.
+        let mut value = self.0.load(Ordering::Relaxed);
+        while names(value, object) && count(value) < MOST {
+            let new = (value + 1) & !TAKER | USED | taker << COUNT_BITS;
+            // Relaxed: as above.
+            match self.0.compare_exchange_weak(value, new, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some((value & TAKER) >> COUNT_BITS),
+                Err(now) => value = now,
+            }
+        }
+        None
     }
 
     /// Drops a reference that was counted here.
@@ -69,22 +106,23 @@ impl ClaimedCount {
         self.0.fetch_sub(1, Ordering::Release);
     }
 
-    /// Makes the word name `object` if it counts no reference. Returns whether it names the object now.
-    pub fn claim(&self, object: u64) -> bool {
+    /// Makes the word name `object` for `taker` if it counts no reference. Returns whether it names the
+    /// object now.
+    pub fn claim(&self, object: u64, taker: u64) -> bool {
         // Relaxed: the compare-and-swap decides.
         let old = self.0.load(Ordering::Relaxed);
-        names(old, object) || (COUNT.of(old) == 0 && self.claim_from(old, object))
+        names(old, object) || (count(old) == 0 && self.claim_from(old, alone(object, taker)))
     }
 
-    fn claim_if(&self, object: u64, may: impl Fn(u64) -> bool) -> bool {
+    fn claim_if(&self, new: u64, may: impl Fn(u64) -> bool) -> bool {
         // Relaxed: as above.
         let old = self.0.load(Ordering::Relaxed);
-        may(old) && self.claim_from(old, object)
+        may(old) && self.claim_from(old, new)
     }
 
-    /// Makes the word name `object` if it is `old` still.
-    fn claim_from(&self, old: u64, object: u64) -> bool {
-        self.0.compare_exchange(old, object << BITS | USED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    /// Makes the word `new` if it is `old` still.
+    fn claim_from(&self, old: u64, new: u64) -> bool {
+        self.0.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     fn names(&self, object: u64) -> bool {
@@ -97,10 +135,10 @@ impl ClaimedCount {
     pub fn has(&self, object: u64) -> bool {
         // Acquire: see the module.
         let value = self.0.load(Ordering::Acquire);
-        if names(value, object) && COUNT.of(value) == 0 {
+        if names(value, object) && count(value) == 0 {
             self.free(value, object);
         }
-        names(value, object) && COUNT.of(value) > 0
+        names(value, object) && count(value) > 0
     }
 
     /// Frees a word that named `object` when it was `value`. Nothing is counted for the object any more, and
@@ -118,7 +156,7 @@ impl ClaimedCount {
     /// Returns whether any reference is counted here.
     pub fn is_used(&self) -> bool {
         // Acquire: the word's memory is used again after the last reference.
-        COUNT.of(self.0.load(Ordering::Acquire)) > 0
+        count(self.0.load(Ordering::Acquire)) > 0
     }
 }
 
@@ -126,22 +164,28 @@ impl ClaimedSet {
     /// The words of a set. Loom explores a small one.
     pub const WORDS: usize = if cfg!(loom) { 2 } else { 8 };
 
-    /// Counts a reference to `object` in a word that names it and has room, and returns the word.
-    pub fn take(&self, object: u64) -> Option<&ClaimedCount> {
-        self.0.iter().find(|word| word.take(object))
+    /// Counts a reference of `taker` to `object` in a word that names it and has room. Returns the word, and
+    /// the taker of the reference before.
+    pub fn take(&self, object: u64, taker: u64) -> Option<(&ClaimedCount, u64)> {
+        self.0.iter().find_map(|word| Some((word, word.take(object, taker)?)))
     }
 
-    /// Makes a word name `object`: `first` if it is free, or else another that is, or else one without a
-    /// reference that has not been used for longest. Returns whether it did. It does not if a word names the
-    /// object already.
-    pub fn claim(&self, first: usize, object: u64) -> bool {
+    /// Makes a word name `object` for `taker`: `first` if it is free, or else another that is, or else one
+    /// without a reference that has not been used for longest. Returns whether it did. It does not if a word
+    /// names the object already.
+    pub fn claim(&self, first: usize, object: u64, taker: u64) -> bool {
         if self.0.iter().any(|word| word.names(object)) {
             return false;
         }
         let claim = |may: fn(u64) -> bool| {
-            self.0.iter().cycle().skip(first).take(Self::WORDS).any(|word| word.claim_if(object, may))
+            self.0
+                .iter()
+                .cycle()
+                .skip(first)
+                .take(Self::WORDS)
+                .any(|word| word.claim_if(alone(object, taker), may))
         };
-        let claimed = claim(|old| old == 0) || claim(|old| old & USED == 0 && COUNT.of(old) == 0);
+        let claimed = claim(|old| old == 0) || claim(|old| old & USED == 0 && count(old) == 0);
         if !claimed {
             // Relaxed: a hint. The count stays as it is.
             self.0.iter().for_each(|word| _ = word.0.fetch_and(!USED, Ordering::Relaxed));

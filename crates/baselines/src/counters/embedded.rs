@@ -31,20 +31,36 @@
 
 use sync::atomic::{AtomicU64, Ordering};
 
-/// The place of a count in its words: `bits` bits from bit `shift` on.
+/// The place of a count in its words: `bits` bits from bit `shift` on. The bit above them is 0 in each word.
+/// A reference for which there is no room would set it.
 #[derive(Clone, Copy, Debug)]
 pub struct EmbeddedCount {
     shift: u32,
     bits: u32,
 }
 
+/// The words that show a page: those that have `value` in the bits of `mask`, which are not the count's.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// The bits that say what a word shows.
+    pub mask: u64,
+    /// Their value in a word that shows the page.
+    pub value: u64,
+}
+
+/// The value of a word in which a reference has just been counted. If the word has it still when the
+/// reference is dropped, which is usual, it need not be read before.
+#[derive(Debug)]
+#[must_use]
+pub struct Taken(u64);
+
 impl EmbeddedCount {
     /// Creates a count of `bits` bits from bit `shift` on.
     ///
     /// # Panics
-    /// Panics unless the bits are in the word, and leave some of it.
+    /// Panics unless the bits and the one above are in the word.
     pub const fn new(shift: u32, bits: u32) -> Self {
-        assert!(bits > 0 && bits < 64 && shift + bits <= 64, "the count lies in the word");
+        assert!(bits > 0 && bits < 64 && shift + bits < 64, "the count lies in the word");
         Self { shift, bits }
     }
 
@@ -52,50 +68,74 @@ impl EmbeddedCount {
         1 << self.shift
     }
 
-    const fn most(self) -> u64 {
-        (1 << self.bits) - 1
+    const fn overflow(self) -> u64 {
+        self.one() << self.bits
+    }
+
+    /// The bits of the count, and the one above.
+    const fn all(self) -> u64 {
+        (self.overflow() << 1).wrapping_sub(self.one())
     }
 
     /// Returns the count in `value`.
     #[inline]
     pub const fn of(self, value: u64) -> u64 {
-        value >> self.shift & self.most()
+        value >> self.shift & ((1 << self.bits) - 1)
     }
 
-    /// Counts a reference in `word` if `shows` holds for its value and there is room. Returns whether it did.
-    #[inline]
-    pub fn take(self, word: &AtomicU64, shows: impl Fn(u64) -> bool) -> bool {
-        self.take_and_set(word, shows, 0)
+    /// Counts a reference in `word` if it shows the page and counts no other, which is usual. Returns the
+    /// word's new value if it did.
+    #[inline(always)]
+    pub fn take_first(self, word: &AtomicU64, shown: Shown) -> Option<Taken> {
+        // Relaxed: the compare-and-swap decides.
+        let value = word.load(Ordering::Relaxed);
+        // Both questions at once. There is room for a first reference.
+        if value & (shown.mask | self.all()) != shown.value {
+            return None;
+        }
+        let new = value.wrapping_add(self.one());
+        // Relaxed: as in `take`.
+        let counted = word.compare_exchange_weak(value, new, Ordering::Relaxed, Ordering::Relaxed);
+        counted.is_ok().then_some(Taken(new))
     }
 
-    /// Does the same, and sets `bits` of the rest of the word.
-    #[inline]
-    pub(super) fn take_and_set(self, word: &AtomicU64, shows: impl Fn(u64) -> bool, bits: u64) -> bool {
-        let room = |value| shows(value) && self.of(value) < self.most();
-        // Relaxed: the host orders the first use of the page, and 3 the question.
-        self.change(word, room, |value| (value + self.one()) | bits, Ordering::Relaxed)
-    }
-
-    /// Drops a reference from `word` if `shows` holds for its value and it has one. Returns whether it did.
-    #[inline]
-    pub fn leave(self, word: &AtomicU64, shows: impl Fn(u64) -> bool) -> bool {
-        let counted = |value| shows(value) && self.of(value) > 0;
-        // Release: see the module.
-        self.change(word, counted, |value| value - self.one(), Ordering::Release)
-    }
-
-    #[inline]
-    fn change(
-        self,
-        word: &AtomicU64,
-        may: impl Fn(u64) -> bool,
-        change: impl Fn(u64) -> u64,
-        order: Ordering,
-    ) -> bool {
+    /// Counts a reference in `word` if it shows the page and there is room. Returns the word's new value if
+    /// it did.
+    pub fn take(self, word: &AtomicU64, shown: Shown) -> Option<Taken> {
         // Relaxed: the compare-and-swap decides.
         let mut value = word.load(Ordering::Relaxed);
-        while may(value) {
-            match word.compare_exchange_weak(value, change(value), order, Ordering::Relaxed) {
+        loop {
+            let new = value.wrapping_add(self.one());
+            // Both questions at once: a full count would have gone into the bit above.
+            if new & (shown.mask | self.overflow()) != shown.value {
+                return None;
+            }
+            // Relaxed: the host orders the first use of the page, and 3 the question.
+            match word.compare_exchange_weak(value, new, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some(Taken(new)),
+                Err(now) => value = now,
+            }
+        }
+    }
+
+    /// Drops a reference that was `taken` from `word`, if the word shows the page still or again and has one.
+    /// Returns whether it did.
+    #[inline(always)]
+    pub fn leave(self, word: &AtomicU64, taken: &Taken, shown: Shown) -> bool {
+        // The value shows the page and has a reference, so this is the step of `leave_from` without the look.
+        // Release: see the module.
+        match word.compare_exchange(taken.0, taken.0 - self.one(), Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => true,
+            Err(now) => self.leave_from(word, now, shown),
+        }
+    }
+
+    #[inline(never)]
+    fn leave_from(self, word: &AtomicU64, mut value: u64, shown: Shown) -> bool {
+        while value & shown.mask == shown.value && self.of(value) > 0 {
+            // Release: see the module.
+            match word.compare_exchange_weak(value, value - self.one(), Ordering::Release, Ordering::Relaxed)
+            {
                 Ok(_) => return true,
                 Err(now) => value = now,
             }

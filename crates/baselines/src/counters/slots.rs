@@ -34,7 +34,7 @@
 //!    counter claimed for it. So a slot that was looked at once needs no second look, whatever is there
 //!    later, and the question may be asked in pieces. It takes no lock and writes no slot.
 //! 5. A slot has one of 31 groups. A user notes its group in the object before it claims a counter, so the
-//!    question passes over the other groups.
+//!    question passes over the other groups. Users that belong together ask for slots of one group.
 //! 6. A user's new block may come into the slot that the user remembers from the one before, where its other
 //!    threads find it at once. So a block has its number before it is in the slot.
 //!
@@ -55,6 +55,8 @@ pub struct Slots<B, const N: usize> {
     free: AtomicUsize,
     /// All slots from here on were always empty. Relaxed: epochs lie between an insertion and a question.
     end: AtomicUsize,
+    /// The slots that are not empty. Relaxed: a hint.
+    used: AtomicUsize,
 }
 
 /// The groups of slots.
@@ -65,22 +67,28 @@ impl<B, const N: usize> Slots<B, N> {
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         let slots = [const { AtomicPtr::new(ptr::null_mut()) }; N];
-        Self { slots, free: AtomicUsize::new(0), end: AtomicUsize::new(0) }
+        let [free, end, used] = [const { AtomicUsize::new(0) }; 3];
+        Self { slots, free, end, used }
     }
 
     /// Creates an empty table.
     #[cfg(loom)]
     pub fn new() -> Self {
         let slots = core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
-        Self { slots, free: AtomicUsize::new(0), end: AtomicUsize::new(0) }
+        let [free, end, used] = core::array::from_fn(|_| AtomicUsize::new(0));
+        Self { slots, free, end, used }
     }
 
-    /// Puts a block into an empty slot and returns the slot's number, or `None` if there is no empty one.
-    /// `note` writes the number to the block before any user can find it there: see 6.
-    pub fn insert(&self, block: NonNull<B>, note: impl Fn(usize)) -> Option<usize> {
+    /// Puts a block into an empty slot, one of the `wanted` group if it has one (the number of a group is
+    /// taken modulo their number). Returns the slot's number, or `None` if there is no empty one. `note`
+    /// writes the number to the block before any user can find it there: see 6.
+    pub fn insert(&self, block: NonNull<B>, wanted: usize, note: impl Fn(usize)) -> Option<usize> {
         let first = self.free.load(Ordering::Relaxed).min(N);
-        let at = (first..N).chain(0..first).find(|&at| self.put(at, block, &note))?;
+        let others = (first..N).chain(0..first);
+        let mut all = (wanted % GROUPS..N).step_by(GROUPS).chain(others);
+        let at = all.find(|&at| self.put(at, block, &note))?;
         self.end.fetch_max(at + 1, Ordering::Relaxed);
+        self.used.fetch_add(1, Ordering::Relaxed);
         self.free.store(at + 1, Ordering::Relaxed);
         Some(at)
     }
@@ -103,6 +111,7 @@ impl<B, const N: usize> Slots<B, N> {
             // Release: see the module.
             slot.store(ptr::null_mut(), Ordering::Release);
             self.free.fetch_min(at, Ordering::Relaxed);
+            self.used.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -123,25 +132,43 @@ impl<B, const N: usize> Slots<B, N> {
         self.end.load(Ordering::Relaxed)
     }
 
+    /// Returns whether more than half of the slots have blocks.
+    pub fn is_half_full(&self) -> bool {
+        self.used.load(Ordering::Relaxed) > N / 2
+    }
+
     /// Returns the bit of a slot's group in the groups of an object. Bit 31 means no group.
     pub const fn group(at: usize) -> u32 {
         1 << (at % GROUPS)
     }
 
-    /// Looks at the slots of `groups` from `from` on, and returns the first slot whose block `has` a
-    /// reference to the object, or the one at which to go on after `most` slots. `None` means that the
-    /// object has no reference in any block, if the earlier pieces have reached `from`.
+    /// Looks at the slots of `groups` from `from` on, at most at `most` of them, for a block that `has` a
+    /// reference to the object.
     pub fn ask(
         &self,
         groups: u32,
         from: usize,
         most: usize,
         mut has: impl FnMut(NonNull<B>) -> bool,
-    ) -> Option<usize> {
+    ) -> Asked {
         let mut asked = (from..self.end()).filter(|&at| groups & Self::group(at) != 0);
         let found = asked.by_ref().take(most).find(|&at| self.get(at).is_some_and(&mut has));
-        found.or_else(|| asked.next())
+        match found {
+            Some(at) => Asked::Held(at),
+            None => asked.next().map_or(Asked::Free, Asked::Unfinished),
+        }
     }
+}
+
+/// The answer to a piece of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// The object has no reference in any block, if the earlier pieces have reached this one.
+    Free,
+    /// The block in this slot has one. The next piece begins there.
+    Held(usize),
+    /// The question is not over. The next piece begins at this slot.
+    Unfinished(usize),
 }
 
 #[cfg(not(loom))]

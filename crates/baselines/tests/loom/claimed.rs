@@ -37,11 +37,11 @@ trait Words: Default + Send + Sync + 'static {
 
 impl Words for ClaimedCount {
     fn take(&self, object: u64) -> Option<&ClaimedCount> {
-        ClaimedCount::take(self, object).then_some(self)
+        ClaimedCount::take(self, object, 0).map(|_| self)
     }
 
     fn claim(&self, object: u64) {
-        ClaimedCount::claim(self, object);
+        ClaimedCount::claim(self, object, 0);
     }
 
     fn has(&self, object: u64) -> bool {
@@ -53,13 +53,35 @@ impl Words for ClaimedCount {
     }
 }
 
-impl Words for ClaimedSet {
+/// A word whose readers first try to take the only reference.
+#[derive(Default)]
+struct Alone(ClaimedCount);
+
+impl Words for Alone {
     fn take(&self, object: u64) -> Option<&ClaimedCount> {
-        ClaimedSet::take(self, object)
+        if self.0.take_first(object, 0) { Some(&self.0) } else { Words::take(&self.0, object) }
     }
 
     fn claim(&self, object: u64) {
-        ClaimedSet::claim(self, 1, object);
+        self.0.claim(object, 0);
+    }
+
+    fn has(&self, object: u64) -> bool {
+        self.0.has(object)
+    }
+
+    fn is_used(&self) -> bool {
+        self.0.is_used()
+    }
+}
+
+impl Words for ClaimedSet {
+    fn take(&self, object: u64) -> Option<&ClaimedCount> {
+        Some(ClaimedSet::take(self, object, 0)?.0)
+    }
+
+    fn claim(&self, object: u64) {
+        ClaimedSet::claim(self, 1, object, 0);
     }
 
     fn has(&self, object: u64) -> bool {
@@ -150,6 +172,16 @@ fn a_reader_and_one_of_another_object() {
 }
 
 #[test]
+fn two_readers_of_one_object_that_try_to_be_alone() {
+    explore::<Alone>(2, 0);
+}
+
+#[test]
+fn a_reader_that_tries_to_be_alone_and_one_of_another_object() {
+    explore::<Alone>(1, 1);
+}
+
+#[test]
 fn two_readers_and_one_of_another_object() {
     explore::<ClaimedCount>(2, 1);
 }
@@ -170,11 +202,11 @@ fn a_reader_and_one_of_another_object_in_a_set() {
 fn a_word_is_freed_while_another_claim_clears_its_bit() {
     loom::model(|| {
         let set = Arc::new(ClaimedSet::default());
-        assert!(set.claim(0, FIRST) && set.claim(0, SECOND));
+        assert!(set.claim(0, FIRST, 0) && set.claim(0, SECOND, 0));
         let other = Arc::clone(&set);
-        let claimer = thread::spawn(move || other.claim(0, 3));
+        let claimer = thread::spawn(move || other.claim(0, 3, 0));
         assert!(!set.has(FIRST));
         claimer.join().unwrap();
-        assert!(set.take(FIRST).is_none(), "a word names an object that has ended");
+        assert!(set.take(FIRST, 0).is_none(), "a word names an object that has ended");
     });
 }

@@ -3,18 +3,22 @@
 
 use std::sync::Arc;
 
-use baselines::EmbeddedCount;
+use baselines::{EmbeddedCount, Shown};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::thread;
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The word shows the page if this bit is set. The count has one bit, so the second reader finds no room.
+/// The word shows the page if this bit is set.
 const SHOWN: u64 = 1;
-const COUNT: EmbeddedCount = EmbeddedCount::new(1, 1);
+/// A count of one bit, so the second reader finds no room.
+const NARROW: EmbeddedCount = EmbeddedCount::new(1, 1);
+/// A count with room for both. The first to leave finds a value other than its own.
+const WIDE: EmbeddedCount = EmbeddedCount::new(1, 2);
 const READERS: usize = 2;
 
 struct Page {
+    count: EmbeddedCount,
     word: AtomicU64,
     shared: AtomicU64,
     /// Readers that have counted themselves and are not pinned any more.
@@ -27,27 +31,26 @@ unsafe impl Sync for Page {}
 // SAFETY: as for `Sync`.
 unsafe impl Send for Page {}
 
-fn shows(value: u64) -> bool {
-    value & SHOWN != 0
-}
+const PAGE: Shown = Shown { mask: SHOWN, value: SHOWN };
 
 impl Page {
     fn read(&self) {
-        let local = COUNT.take(&self.word, shows);
-        if !local {
+        let first = self.count.take_first(&self.word, PAGE);
+        let local = first.or_else(|| self.count.take(&self.word, PAGE));
+        if local.is_none() {
             self.shared.fetch_add(1, Ordering::Relaxed);
         }
         self.unpinned.fetch_add(1, Ordering::Release);
         // SAFETY: loom checks that no thread ends it meanwhile.
         self.ends.with(|ends| unsafe { assert_eq!(*ends, 0, "read after its end") });
-        if !local || !COUNT.leave(&self.word, shows) {
+        if !local.is_some_and(|taken| self.count.leave(&self.word, &taken, PAGE)) {
             self.shared.fetch_sub(1, Ordering::Release);
         }
     }
 
     fn replace(&self, new: u64) {
         let old = self.word.swap(new, Ordering::Acquire);
-        self.shared.fetch_add(COUNT.of(old), Ordering::Relaxed);
+        self.shared.fetch_add(self.count.of(old), Ordering::Relaxed);
     }
 
     /// Ends the page if no reader holds it. The word does not show it any more.
@@ -64,11 +67,13 @@ impl Page {
 
 /// Two readers, while the owner puts one value after the other into the word, the last of which does not show
 /// the page.
-fn explore(values: &'static [u64]) {
+fn explore(count: EmbeddedCount, values: &'static [u64]) {
     let mut builder = Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(|| {
+    // One more where both readers have to be between their two steps.
+    builder.preemption_bound = Some(if count.of(u64::MAX) > 1 { 4 } else { 3 });
+    builder.check(move || {
         let page = Arc::new(Page {
+            count,
             word: AtomicU64::new(SHOWN),
             shared: AtomicU64::new(0),
             unpinned: AtomicUsize::new(0),
@@ -90,17 +95,23 @@ fn explore(values: &'static [u64]) {
 /// A reference moves from the word to the shared count while it is held, or there is no room for it.
 #[test]
 fn a_word_that_stops_showing_the_page() {
-    explore(&[0]);
+    explore(NARROW, &[0]);
+}
+
+/// References are dropped in the order in which they were taken, or in the other one.
+#[test]
+fn a_word_with_two_references_that_stops_showing_the_page() {
+    explore(WIDE, &[0]);
 }
 
 /// A reference that was counted before is dropped from the count of one that came after.
 #[test]
 fn a_word_that_shows_the_page_again() {
-    explore(&[0, SHOWN, 0]);
+    explore(NARROW, &[0, SHOWN, 0]);
 }
 
 /// The rights of the mapping change: the word shows the page all the time, but the count moves.
 #[test]
 fn a_word_that_is_written_anew() {
-    explore(&[SHOWN, 0]);
+    explore(NARROW, &[SHOWN, 0]);
 }

@@ -5,7 +5,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use baselines::{ClaimedCount, Slots, Tenant};
+use baselines::{Asked, ClaimedCount, Slots, Tenant};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::thread;
@@ -74,7 +74,7 @@ impl World {
 
     fn insert(&self, block: usize) -> Option<usize> {
         let block = &self.blocks[block];
-        self.slots.insert(block.into(), |at| block.note(at))
+        self.slots.insert(block.into(), 0, |at| block.note(at))
     }
 
     /// Returns the block in the slot.
@@ -88,7 +88,7 @@ impl World {
         let block = self.found().filter(|block| block.tenant.is(USER));
         let held = block.filter(|block| {
             block.memory.with(|_| ());
-            block.word.claim(FIRST) && block.word.take(FIRST)
+            block.word.claim(FIRST, 0) && block.word.take(FIRST, 0).is_some()
         });
         self.has_read.store(true, Ordering::Release);
         if let Some(block) = held {
@@ -118,8 +118,8 @@ impl World {
     fn come(&self) {
         let block = &self.blocks[1];
         block.memory.with_mut(|_| ());
-        if self.insert(1).is_some() && block.word.claim(SECOND) {
-            block.word.take(SECOND);
+        if self.insert(1).is_some() && block.word.claim(SECOND, 0) {
+            block.word.take(SECOND, 0);
         }
     }
 
@@ -134,7 +134,7 @@ impl World {
             block.memory.with(|_| ());
             block.word.has(FIRST)
         };
-        let ended = self.slots.ask(Slots::<Block, 1>::group(0), 0, 1, has).is_none();
+        let ended = self.slots.ask(Slots::<Block, 1>::group(0), 0, 1, has) == Asked::Free;
         if ended {
             self.object.with_mut(|_| ());
         }
@@ -210,5 +210,33 @@ fn a_block_is_taken_away_once() {
         assert!(is_used || sweeps != [false; 2], "only a sweep takes it from a user that reads");
         assert_eq!(sweeps.into_iter().chain([ends]).filter(|&freed| freed).count(), 1);
         assert!(!tenant.is(USER) && !tenant.end(USER) && !tenant.sweep());
+    });
+}
+
+/// A sweep has cleared the bit that the block is used. Threads of its user may find that at the same time.
+#[test]
+fn threads_of_a_user_both_find_their_block() {
+    loom::model(|| {
+        let tenant = Arc::new(Tenant::new(USER));
+        assert!(!tenant.sweep());
+        let other = Arc::clone(&tenant);
+        let other = thread::spawn(move || other.is(USER));
+        assert!(tenant.is(USER) & other.join().unwrap());
+    });
+}
+
+/// The hint may pass over a slot that is emptied while a block is inserted behind it.
+#[test]
+fn a_slot_that_is_emptied_during_an_insertion_is_found() {
+    loom::model(|| {
+        let slots = Arc::new(Slots::<u32, 2>::new());
+        let insert = || slots.insert(NonNull::dangling(), 0, |_| ());
+        assert_eq!([insert(), insert()], [Some(0), Some(1)]);
+        slots.remove(1);
+        let other = Arc::clone(&slots);
+        let other = thread::spawn(move || other.remove(0));
+        assert!(insert().is_some());
+        other.join().unwrap();
+        assert!(insert().is_some());
     });
 }

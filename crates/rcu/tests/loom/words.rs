@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loom::thread::{self, JoinHandle};
 use percore::{CoreId, Pinned};
-use rcu::{Config, Counted, Domain, LoanCell, Loaned, Removed, Word};
+use rcu::{Config, Counted, Domain, Found, LoanCell, Loaned, Removed, Word};
 use sync::UnsafeCell;
 use sync::atomic::{AtomicUsize, Ordering};
 
@@ -375,6 +375,92 @@ fn a_reference_leaves_its_word_once() {
             core.goes();
         });
         core.retire(core.words()[0].take());
+        core.quiesces(2);
+        other.join().unwrap();
+    });
+}
+
+/// A close that takes no lock, against a writer with the lock that freezes the word and shares what it finds.
+/// A frozen word stays as it was found until it is thawed. If a close changes a frozen word, this fails.
+#[test]
+fn a_close_without_the_lock_against_a_freeze() {
+    explore(3, 2, 1, |core| {
+        let other = core.spawn(1, |core| {
+            core.retire(core.words()[0].take_unlocked().unwrap_or(None));
+            core.quiesces(2);
+            core.goes();
+        });
+        let frozen = core.words()[0].freeze();
+        assert_eq!(core.words()[0].look(), frozen);
+        if frozen != Found::Free {
+            let copy = core.get(0).expect("a frozen word keeps its object");
+            copy.read();
+            drop(copy);
+            assert_eq!(core.words()[0].look(), frozen);
+        }
+        core.words()[0].thaw();
+        core.retire(core.words()[0].take());
+        core.quiesces(2);
+        other.join().unwrap();
+    });
+}
+
+/// Of two calls without the lock that close one number, or close and replace it, each reference goes once.
+#[test]
+fn a_close_and_a_replacement_without_the_lock() {
+    explore(2, 2, 1, |core| {
+        let other = core.spawn(1, |core| {
+            core.retire(core.words()[0].take_unlocked().unwrap());
+            core.quiesces(2);
+            core.goes();
+        });
+        if let Some(again) = core.get(0) {
+            match core.words()[0].replace_unlocked(again, true) {
+                Ok(old) => core.retire(Some(old)),
+                Err(again) => drop(again),
+            }
+        }
+        core.quiesces(2);
+        other.join().unwrap();
+        core.retire(core.words()[0].take());
+    });
+}
+
+/// A reserved word is filled without the lock, unless it is frozen: then it stays reserved.
+#[test]
+fn a_reserved_word_that_is_filled_against_a_freeze() {
+    explore(3, 2, 1, |core| {
+        assert!(core.words()[1].reserve());
+        let other = core.spawn(1, |core| {
+            let more = core.get(0).unwrap();
+            drop(core.words()[1].fill_unlocked(more, true));
+            core.quiesces(1);
+            core.goes();
+        });
+        let frozen = core.words()[1].freeze();
+        assert_ne!(frozen, Found::Free);
+        assert_eq!(core.words()[1].look(), frozen);
+        core.words()[1].thaw();
+        other.join().unwrap();
+        (0..WORDS).for_each(|word| core.retire(core.words()[word].take()));
+        core.quiesces(2);
+    });
+}
+
+/// Another core closes the lowest number and then the next one, without the lock. The next is never the
+/// lowest free number. If the lower numbers are not looked at again, this fails.
+#[test]
+fn the_lowest_free_number_beside_closes() {
+    explore(3, 2, 2, |core| {
+        let other = core.spawn(1, |core| {
+            (0..2).for_each(|word| core.retire(core.words()[word].take_unlocked().unwrap()));
+            core.quiesces(2);
+            core.goes();
+        });
+        let lowest = rcu::lowest_free(0..WORDS + 1, |word| {
+            core.words().get(word).is_none_or(|word| word.look() == Found::Free)
+        });
+        assert!(matches!(lowest, Some(0 | 2)), "{lowest:?}");
         core.quiesces(2);
         other.join().unwrap();
     });

@@ -276,6 +276,21 @@ fn a_drain_does_not_go_on_for_an_object_that_is_kept() {
     assert_eq!((drain(&world), kept.is_released(), world.refcache.garbage()), (1, true, 0));
 }
 
+/// A release that takes many steps, each of which begins the object anew without keeping it, is progress.
+#[test]
+fn a_drain_goes_on_for_an_object_that_is_released_in_steps() {
+    let mut world = World::new(roomy(1));
+    let (kept, slow) = (world.object(1), world.object(1));
+    kept.keep(true);
+    slow.take_steps(100);
+    world.adjust(0, kept, -1);
+    world.adjust(0, slow, -1);
+    let end = world.refcache.epoch() + 1000;
+    let drain = |world: &World| world.refcache.drain_while(world.pin(0), || world.refcache.epoch() < end);
+    assert_eq!((drain(&world), slow.is_released(), kept.is_released()), (101, true, false));
+    assert!(world.refcache.epoch() < end, "the drain took the other object for progress");
+}
+
 /// Core 1 keeps an object while core 0 drains. The object is seen wherever it is, and is no progress.
 #[test]
 fn a_drain_sees_an_object_that_another_core_keeps() {

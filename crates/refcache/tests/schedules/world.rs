@@ -17,6 +17,8 @@ pub struct Object {
     released: Cell<u32>,
     /// Set if its release keeps it.
     is_kept: Cell<bool>,
+    /// The steps that its release still has to take, each of which begins it anew.
+    steps: Cell<u32>,
     /// An object that this one holds a reference to.
     next: Option<Name>,
 }
@@ -47,6 +49,11 @@ impl Name {
         self.object().is_kept.set(keep);
     }
 
+    /// Makes its release take this number of steps before the last one.
+    pub fn take_steps(self, steps: u32) {
+        self.object().steps.set(steps);
+    }
+
     /// Returns whether it was released. Panics if it was released twice.
     pub fn is_released(self) -> bool {
         let times = self.object().released.get();
@@ -57,13 +64,14 @@ impl Name {
 
 unsafe fn release(refcache: &Refcache, pin: &Pinned, header: NonNull<Header>) {
     let name = Name(header.cast());
-    if name.object().is_kept.get() {
+    let Object { is_kept, steps, .. } = name.object();
+    if is_kept.get() || steps.get() > 0 {
         // SAFETY: the domain has forgotten the object, which gets one reference that is dropped at once.
         unsafe {
             header.write(Header::new(1, None, release));
             refcache.adjust(pin, header, -1);
         }
-        return refcache.note_kept(pin);
+        return if is_kept.get() { refcache.note_kept(pin) } else { steps.set(steps.get() - 1) };
     }
     name.object().released.set(name.object().released.get() + 1);
     if let Some(next) = name.object().next {
@@ -133,6 +141,7 @@ impl World {
             word: WeakWord(AtomicU64::new(place.addr().get() as u64)),
             released: Cell::new(0),
             is_kept: Cell::new(false),
+            steps: Cell::new(0),
             next,
         };
         // SAFETY: just allocated.

@@ -7,8 +7,8 @@ use fuzzing::Dice;
 use percore::Pinned;
 use test_memory::with_blocks;
 use vm::{
-    Access, BackingNum, Copies, FaultError, Frames, HUGE_PAGES, Mapping, PageNum, PageRange, Placement, Prot,
-    Remap, VirtAddr,
+    Access, BackingNum, Copies, FaultError, Frames, HUGE_PAGES, Installed, Mapping, PageNum, PageRange,
+    Placement, Prot, Remap, VirtAddr,
 };
 use vm_testkit::{Design, Setup, World};
 
@@ -96,7 +96,7 @@ fn act(world: &World, pin: &Pinned, user: PageRange, dice: &mut Dice) {
 /// A frame that the space does not take is still the caller's.
 fn install(world: &World, pin: &Pinned, at: PageNum) {
     let Some(frame) = world.frames().alloc_zeroed(pin) else { return };
-    if world.space.install(pin, at, frame).is_err() {
+    if world.space.install(pin, at, Installed::Frame(frame)).is_err() {
         world.frames().free(pin, frame);
     }
 }

@@ -1,7 +1,7 @@
 //! The parts of page words that regions and their sums count.
 
 use super::meta::Page;
-use crate::{PageRange, Region, Resident};
+use crate::{FrameNum, FrameRun, HUGE_PAGES, PageRange, Region, Resident};
 
 impl Resident {
     #[inline(always)]
@@ -44,5 +44,15 @@ impl Region {
             self.count(pages, page);
         }
         same
+    }
+}
+
+impl FrameRun {
+    /// Returns the frames of `pages`, which are a page or part of a huge one, and all like `page`. Returns
+    /// `None` if they have none.
+    pub fn of(pages: PageRange, page: Page) -> Option<Self> {
+        let before = if page.is_huge() { pages.start().get() % HUGE_PAGES } else { 0 };
+        let first = FrameNum::new(page.frame()?.get() + before);
+        Some(Self { pages, first, is_shown: page.is_shown() })
     }
 }

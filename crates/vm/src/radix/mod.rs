@@ -24,7 +24,7 @@ use core::fmt;
 use core::ops::{ControlFlow, Range};
 
 use percore::{CoreId, Pinned};
-use radixmap::{Expand, ExpandUsed, IfPresent, KEY_END, Leaf, NodeCounters, RadixMap, Value};
+use radixmap::{Expand, ExpandUsed, IfPresent, KEY_END, Leaf, NodeCounters, RadixMap};
 use refcache::Domain;
 
 use crate::machine::{Call, during, lock_slots};
@@ -38,8 +38,8 @@ use crate::space::{ForkBacking, PIECE, RemapBacking, show_space};
 use crate::types::EventCounts;
 use crate::{
     Access, AddressSpace, BackingNum, Copies, Counters, Detail, Event, Fault, FaultError, Flags, FrameNum,
-    HUGE_PAGES, Mapping, Memory, Mmu, MovePieces, Nodes, Others, OutOfMemory, PageNum, PageRange, Placement,
-    Prot, Region, Remap, Tables, Usage, VirtAddr, VmError,
+    FrameRun, HUGE_PAGES, Installed, Mapping, Memory, Mmu, MovePieces, Nodes, Others, OutOfMemory, PageNum,
+    PageRange, Placement, Prot, Region, Remap, Tables, Usage, VirtAddr, VmError,
 };
 
 /// An address space whose operations on disjoint ranges share nothing.
@@ -275,7 +275,7 @@ where
         self.step_clock(pin, from)
     }
 
-    fn install(&self, pin: &Pinned, page: PageNum, frame: FrameNum) -> Result<(), VmError> {
+    fn install(&self, pin: &Pinned, page: PageNum, given: Installed) -> Result<(), VmError> {
         self.range(page, 1)?;
         lock_slots(pin);
         let locked = self.map.lock_key(pin, page.get()).map_err(|_| VmError::OutOfMemory)?;
@@ -283,7 +283,7 @@ where
         locked.ok_or(VmError::NotMapped)?.for_each(|entry| {
             outcome = entry
                 .value()
-                .map_or(Err(VmError::NotMapped), |page| self.backend.give(pin, entry, page, frame));
+                .map_or(Err(VmError::NotMapped), |page| self.backend.give(pin, entry, page, given));
         });
         outcome
     }
@@ -300,6 +300,28 @@ where
         let visit = &mut |frame| during(pin, Call::Visitor, || visit(frame));
         self.user.contains(page)
             && show_frame(&mut self.lock_leaves(pin, PageRange::one(page)), access, visit)
+    }
+
+    fn debug_frame(
+        &self,
+        pin: &Pinned,
+        page: PageNum,
+        access: Access,
+        visit: &mut dyn FnMut(FrameNum),
+    ) -> Result<(), FaultError> {
+        if !self.user.contains(page) {
+            return Err(FaultError::NotMapped);
+        }
+        lock_slots(pin);
+        let locked = self.map.lock_key(pin, page.get()).map_err(|_| FaultError::OutOfMemory)?;
+        let mut outcome = Err(FaultError::NotMapped);
+        locked.ok_or(FaultError::NotMapped)?.for_each(|entry| {
+            outcome = self.backend.expose(pin, page, entry, access);
+            if let Ok(frame) = outcome {
+                during(pin, Call::Visitor, || visit(frame));
+            }
+        });
+        outcome.map(drop)
     }
 
     fn overview(
@@ -364,14 +386,9 @@ where
         self.map.each_frame(pin, visit);
     }
 
-    fn each_page_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(FrameNum)) {
-        let visit = &mut |frame| during(pin, Call::Visitor, || visit(frame));
-        let _ = self.survey(pin, self.user, |pages, page| {
-            if page.frame().is_some() {
-                (0..pages.pages()).filter_map(|at| page.part(at).frame()).for_each(&mut *visit);
-            }
-            ControlFlow::<()>::Continue(())
-        });
+    fn frames(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(FrameRun)) -> PageNum {
+        let visit = &mut |run| during(pin, Call::Visitor, || visit(run));
+        self.show_frames(pin, pages.common(self.user), visit)
     }
 
     fn dismantle(&mut self, pin: &Pinned, rest: PageRange) -> PageRange {

@@ -156,7 +156,7 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
     }
 
     /// Unmaps held pages. Leaves that have no others go at once: a move may leave many behind, and if they
-    /// were empty, the next unmap of the place would take too long.
+    /// were empty, the next unmap of the place would go through all of them.
     fn drop_held(&self, pin: &Pinned, pages: PageRange) -> Result<(), VmError> {
         let mut dropped = 0;
         let mut guard = self.lock(pin, pages, IfPresent)?;

@@ -10,7 +10,7 @@ use super::{Guard, RadixSpace, keys};
 use crate::page_word::Page;
 use crate::protocol::{lock_leaves, range};
 use crate::types::{Joining, Runs, Unbroken};
-use crate::{Detail, HUGE_PAGES, Memory, Mmu, PageNum, PageRange, Region, VmError};
+use crate::{Detail, FrameRun, HUGE_PAGES, Memory, Mmu, PageNum, PageRange, Region, VmError};
 
 /// Pages of a piece, unless the slot that comes next has more: 1 GiB.
 const PIECE: u64 = 1 << 18;
@@ -95,6 +95,23 @@ impl<R: Domain, M: Mmu, F: Memory> RadixSpace<R, M, F> {
             if steps < STEPS { ControlFlow::Continue(()) } else { ControlFlow::Break(next.end()) }
         });
         open.iter().for_each(visit);
+        walked.break_value().unwrap_or(within.end())
+    }
+
+    /// See [`AddressSpace::frames`](crate::AddressSpace::frames).
+    pub(super) fn show_frames(
+        &self,
+        pin: &Pinned,
+        within: PageRange,
+        visit: &mut dyn FnMut(FrameRun),
+    ) -> PageNum {
+        let mut steps = 0;
+        let walked = self.map.look(pin, keys(within), u64::MAX, |keys, page| {
+            let pages = range(keys);
+            FrameRun::of(pages, page).into_iter().for_each(&mut *visit);
+            steps += steps_for(pages);
+            if steps < STEPS { ControlFlow::Continue(()) } else { ControlFlow::Break(pages.end()) }
+        });
         walked.break_value().unwrap_or(within.end())
     }
 

@@ -6,8 +6,8 @@ use core::ops::ControlFlow;
 use percore::{CoreId, Pinned};
 
 use crate::{
-    Access, BackingNum, Counters, Detail, Flags, FrameNum, Mapping, MovePieces, PageNum, PageRange, Prot,
-    Region, Usage, VirtAddr,
+    Access, BackingNum, Counters, Detail, Flags, FrameNum, FrameRun, Mapping, MovePieces, PageNum, PageRange,
+    Prot, Region, Usage, VirtAddr,
 };
 
 /// The place of a new mapping.
@@ -24,6 +24,15 @@ pub enum Placement {
     FixedNoReplace(PageNum),
     /// Anywhere that ends at or before this page (MAP_32BIT).
     Below(PageNum),
+}
+
+/// A frame for a page that has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Installed {
+    /// The frame, which the giver owns alone.
+    Frame(FrameNum),
+    /// A reference of a counted frame, which the page copies before it writes.
+    Reference(FrameNum),
 }
 
 /// Why an operation was refused. Nothing has changed, except where an operation says otherwise.
@@ -261,10 +270,10 @@ pub trait AddressSpace: Any + Send + Sync {
         None
     }
 
-    /// Gives the mapped page `page`, which must have no frame yet, the frame `frame` and its contents. On
-    /// `Ok` the space owns the frame. On an error (`NotMapped`, `Exists`, `OutOfMemory`) it is still the
+    /// Gives the mapped page `page`, which must have no frame yet, a frame and its contents. On `Ok` the
+    /// space owns what was given. On an error (`NotMapped`, `Exists`, `OutOfMemory`) it is still the
     /// caller's.
-    fn install(&self, pin: &Pinned, page: PageNum, frame: FrameNum) -> Result<(), VmError>;
+    fn install(&self, pin: &Pinned, page: PageNum, given: Installed) -> Result<(), VmError>;
 
     /// Returns whether all of `pages` is mapped. Takes no locks: true only of the moment each page was looked
     /// at.
@@ -276,6 +285,27 @@ pub trait AddressSpace: Any + Send + Sync {
     /// Shows the frame that `access` to `page` reaches to `visit`, with the page's slot locked, and returns
     /// true. Returns false if there is none yet, or the access is not allowed: `fault` says why.
     fn frame(&self, pin: &Pinned, page: PageNum, access: Access, visit: &mut dyn FnMut(FrameNum)) -> bool;
+
+    /// Shows the frame of `page` to `visit` for a debugger, with the page's slot locked, whatever the page's
+    /// rights. A private page that is to be written gets a frame of its own first, so no backing and no other
+    /// space sees the write. Its rights stay.
+    ///
+    /// # Errors
+    /// `Denied` to write a shared page that may not be written, and for a page without any rights: it is not
+    /// written, and read only if it has a frame. Those of `fault`. Designs that cannot do this allow what
+    /// `fault` allows.
+    fn debug_frame(
+        &self,
+        pin: &Pinned,
+        page: PageNum,
+        access: Access,
+        visit: &mut dyn FnMut(FrameNum),
+    ) -> Result<(), FaultError> {
+        while !self.frame(pin, page, access, visit) {
+            self.fault(pin, page.address().ok_or(FaultError::NotMapped)?, access)?;
+        }
+        Ok(())
+    }
 
     /// Shows what is mapped in `pages`, from the left, to `visit`: each region as it was at one moment, or,
     /// where it is large, at several.
@@ -344,8 +374,10 @@ pub trait AddressSpace: Any + Send + Sync {
     /// estimate while others work.
     fn each_node_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(usize));
 
-    /// Shows the frame of each page that has one to `visit`.
-    fn each_page_frame(&self, pin: &Pinned, visit: &mut dyn FnMut(FrameNum));
+    /// Shows the frames of `pages` to `visit`, from the left: those that follow one another, as a huge page's
+    /// do, together. Concurrent changes show or do not, page by page. It ends after a bounded number of steps
+    /// and returns where to go on.
+    fn frames(&self, pin: &Pinned, pages: PageRange, visit: &mut dyn FnMut(FrameRun)) -> PageNum;
 
     /// Unmaps the first part of `rest`, which is what the last call returned, or at first all that may be
     /// mapped. Takes a bounded number of steps, and returns the rest. For a caller that is about to drop the

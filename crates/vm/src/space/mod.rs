@@ -10,7 +10,7 @@ mod errors;
 mod relocation;
 
 pub use address_space::{
-    AddressSpace, Copies, Fault, FaultError, ForkBacking, Nodes, Others, PIECE, Placement, Remap,
+    AddressSpace, Copies, Fault, FaultError, ForkBacking, Installed, Nodes, Others, PIECE, Placement, Remap,
     RemapBacking, VmError,
 };
 pub use debug::show_space;

@@ -14,5 +14,5 @@ pub use page::{
     Access, CompressedNum, FrameNum, HUGE_PAGES, PAGE_BITS, PAGE_SIZE, PageNum, PageRange, Prot, VirtAddr,
 };
 pub(crate) use region::Unbroken;
-pub use region::{Detail, Joining, Region, Resident, Runs};
+pub use region::{Detail, FrameRun, Joining, Region, Resident, Runs};
 pub use usage::{Change, Usage};

@@ -4,7 +4,7 @@ use core::fmt;
 use core::mem;
 use core::ops::ControlFlow;
 
-use crate::{Mapping, PageNum, PageRange};
+use crate::{FrameNum, Mapping, PageNum, PageRange};
 
 /// Pages side by side that are of one mapping, as many as there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,25 @@ impl Resident {
         self.shown += other.shown;
         self.huge += other.huge;
         self.compressed += other.compressed;
+    }
+}
+
+/// Pages side by side whose frames are side by side too: a page, or pages of one huge page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameRun {
+    /// The pages.
+    pub pages: PageRange,
+    /// The frame of the first one.
+    pub first: FrameNum,
+    /// Whether the frames are the backing's.
+    pub is_shown: bool,
+}
+
+impl FrameRun {
+    /// Returns the frame of each page.
+    pub fn frames(self) -> impl Iterator<Item = FrameNum> {
+        let first = self.first.get();
+        (first..first + self.pages.pages()).map(FrameNum::new)
     }
 }
 

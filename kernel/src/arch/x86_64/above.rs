@@ -19,7 +19,7 @@ pub trait Boot {
 pub trait Handlers {
     /// Handles a system call.
     fn syscall(frame: &mut TrapFrame);
-    /// Handles a syscall and reports it.
+    /// Handles a syscall that is perhaps to be reported, or of a traced task.
     fn traced_syscall(frame: &mut TrapFrame);
     /// Handles a page fault in user mode.
     fn page_fault(frame: &mut TrapFrame, address: VirtAddr, access: Access);
@@ -38,6 +38,8 @@ pub trait Handlers {
     fn reschedule();
     /// Handles input on the control port.
     fn control_input();
+    /// Handles the arrival of packets from the network.
+    fn network();
 }
 
 /// The flows of control that cores run.
@@ -58,6 +60,8 @@ pub trait KernelFrames {
     fn alloc_stack(pin: &Pinned) -> Option<u64>;
     /// Frees such a frame.
     fn free_stack(pin: &Pinned, frame: u64);
+    /// Takes the frames from `start` to `end`, a part of the image that nothing uses.
+    fn take_image(start: u64, end: u64);
     /// Adds reads to the count in a frame's descriptor.
     fn add_reads(frame: u64, reads: u64);
 }

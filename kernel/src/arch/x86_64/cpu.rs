@@ -14,6 +14,7 @@ pub mod msr {
     pub const FS_BASE: u32 = 0xc000_0100;
     pub const GS_BASE: u32 = 0xc000_0101;
     pub const KERNEL_GS_BASE: u32 = 0xc000_0102;
+    pub const TSC_AUX: u32 = 0xc000_0103;
     pub const TSC_DEADLINE: u32 = 0x6e0;
     pub const X2APIC: u32 = 0x800;
 }

@@ -70,7 +70,7 @@ pub unsafe extern "sysv64" fn syscall_entry() {
     enter_by_syscall!(super::traps::handle_syscall)
 }
 
-/// Does the same and reports the call.
+/// Does the same for calls that may be reported or traced.
 ///
 /// # Safety
 /// Only the CPU enters here.

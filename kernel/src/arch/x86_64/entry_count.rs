@@ -8,10 +8,11 @@
 //! are [remembered](KnownTables).
 
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use abi::reads::ENTRY;
-use baselines::EmbeddedCount;
+use baselines::{EmbeddedCount, Shown, Taken};
+use percore::Pinned;
 use vm::{FrameNum, PageNum};
 
 use super::above::KernelFrames;
@@ -23,7 +24,10 @@ use crate::options;
 const COUNT: EmbeddedCount = EmbeddedCount::new(ENTRY.0, ENTRY.1);
 
 /// A page's entry that counts a read of the running task's process.
-pub struct CountedEntry(NonNull<AtomicU64>);
+pub struct CountedEntry {
+    entry: NonNull<AtomicU64>,
+    taken: Taken,
+}
 
 /// Tables of level 0 that reads have found by a walk, for the next reads: a walk costs more than all the rest
 /// of a count. Each is only a hint. Whatever entry it leads to, a read is counted there if the entry shows
@@ -36,19 +40,36 @@ const KNOWN: usize = 8;
 /// A table that shows pages of a file.
 #[repr(align(32))]
 struct Known {
-    /// The file's name, or 0: there is no table yet.
-    file: AtomicU64,
-    /// The page of the file that entry 0 would show. Relaxed: a hint.
-    first: AtomicU64,
+    /// [`NONE`] if there is none yet.
     table: AtomicPtr<Table>,
+    /// The entry that would show page 0 of the file. Relaxed: a hint.
+    first: AtomicU64,
     /// When it was remembered. Relaxed: a hint.
-    when: AtomicU64,
+    when: AtomicU32,
+    /// The core whose reads count there without a look for others. Relaxed: a hint.
+    core: AtomicU32,
 }
+
+/// A table that shows nothing. So a read need not ask whether there is one.
+static NONE: Table = Table::empty();
 
 impl Known {
     const fn none() -> Self {
-        let [file, first, when] = [const { AtomicU64::new(0) }; 3];
-        Self { file, first, table: AtomicPtr::new(ptr::null_mut()), when }
+        let [when, core] = [const { AtomicU32::new(0) }; 2];
+        let table = AtomicPtr::new((&raw const NONE).cast_mut());
+        Self { table, first: AtomicU64::new(0), when, core }
+    }
+
+    /// Returns the entry that may show `page` of a file.
+    ///
+    /// # Safety
+    /// As for [`count_first_read`](KnownTables::count_first_read).
+    #[inline(always)]
+    unsafe fn entry(&self, page: u64) -> &AtomicU64 {
+        let at = page.wrapping_add(self.first.load(Ordering::Relaxed));
+        // SAFETY: a table of the space, which stays until the space goes, or the empty one. Acquire: pairs
+        // with the Release in `remember`. It is seen zeroed.
+        unsafe { &*self.table.load(Ordering::Acquire) }.entry(at as usize)
     }
 }
 
@@ -60,7 +81,7 @@ impl KnownTables {
 
     /// Forgets all tables.
     pub fn forget(&self) {
-        self.0.iter().for_each(|known| known.file.store(0, Ordering::Relaxed));
+        self.0.iter().for_each(|known| known.table.store((&raw const NONE).cast_mut(), Ordering::Relaxed));
     }
 
     #[inline(always)]
@@ -69,36 +90,56 @@ impl KnownTables {
     }
 
     /// Counts a read of `frame`, which is a page of a file, in the process's entry of it, if a read has found
-    /// that before. Returns the entry if it did.
+    /// that before, none is counted there, and the table is known as this core's. Returns the entry if it
+    /// did. The table may be that of another file or of other pages of this one, whose entry shows another
+    /// frame.
     ///
     /// # Safety
     /// All reads that used the list were of tasks of one space, which the caller has.
     #[inline(always)]
-    pub unsafe fn count_read(&self, (file, page): (u64, u64), frame: FrameNum) -> Option<CountedEntry> {
+    pub unsafe fn count_first_read(&self, pin: &Pinned, page: u64, frame: FrameNum) -> Option<CountedEntry> {
         let known = self.of(page);
-        let at = page.wrapping_sub(known.first.load(Ordering::Relaxed));
-        // Acquire: pairs with the Release in `remember`. There is a table.
-        if known.file.load(Ordering::Acquire) != file || at >= ENTRIES as u64 {
+        if known.core.load(Ordering::Relaxed) != pin.core().index() as u32 {
             return None;
         }
-        // SAFETY: a table of the space, which stays until the space goes. Acquire: it is seen zeroed.
-        let entry = unsafe { &*known.table.load(Ordering::Acquire) }.entry(at as usize);
-        COUNT.take(entry, shows(frame)).then(|| CountedEntry(NonNull::from(entry)))
+        // SAFETY: the caller's.
+        let entry = unsafe { known.entry(page) };
+        Some(CountedEntry { entry: entry.into(), taken: COUNT.take_first(entry, shown(frame))? })
+    }
+
+    /// Does the same if other reads are counted there, or the table is known as another core's.
+    ///
+    /// # Safety
+    /// As for [`count_first_read`](Self::count_first_read).
+    pub unsafe fn count_read(&self, page: u64, frame: FrameNum) -> Option<CountedEntry> {
+        // SAFETY: the caller's.
+        count_in(unsafe { self.of(page).entry(page) }, frame)
+    }
+
+    /// Makes the known table of a page of a file this core's. Returns whether it was another one's.
+    pub fn make_own(&self, pin: &Pinned, page: u64) -> bool {
+        let (known, core) = (self.of(page), pin.core().index() as u32);
+        let is_another = known.core.load(Ordering::Relaxed) != core;
+        if is_another {
+            known.core.store(core, Ordering::Relaxed);
+        }
+        is_another
     }
 
     /// Remembers the table of the space's page `shown`, which shows `page` of a file. If it knows another one
     /// in that place, it does so once in each epoch `now`, because threads that read here and there share
     /// these words.
-    fn remember(&self, (file, page): (u64, u64), shown: PageNum, table: &Table, now: u64) {
+    fn remember(&self, pin: &Pinned, page: u64, shown: PageNum, table: &Table, now: u64) {
         let known = self.of(page);
-        if known.file.load(Ordering::Relaxed) != 0 && known.when.load(Ordering::Relaxed) == now {
+        let is_known = !ptr::eq(known.table.load(Ordering::Relaxed), &raw const NONE);
+        if is_known && known.when.load(Ordering::Relaxed) == now as u32 {
             return;
         }
-        known.when.store(now, Ordering::Relaxed);
-        known.first.store(page.wrapping_sub(shown.get() % ENTRIES as u64), Ordering::Relaxed);
+        known.when.store(now as u32, Ordering::Relaxed);
+        known.core.store(pin.core().index() as u32, Ordering::Relaxed);
+        known.first.store(shown.get().wrapping_sub(page), Ordering::Relaxed);
         // Release: other cores see the table as this one has.
         known.table.store(ptr::from_ref(table).cast_mut(), Ordering::Release);
-        known.file.store(file, Ordering::Release);
     }
 
     /// Counts a read of `frame`, which is a page of a file, in this process's entry of its page `shown`, if
@@ -106,37 +147,43 @@ impl KnownTables {
     /// epoch `now`.
     ///
     /// # Safety
-    /// As for [`count_read`](Self::count_read).
+    /// As for [`count_first_read`](Self::count_first_read).
     #[cold]
     pub unsafe fn find_and_count(
         &self,
-        of_file: (u64, u64),
+        pin: &Pinned,
+        page: u64,
         frame: FrameNum,
         shown: PageNum,
         now: Option<u64>,
     ) -> Option<CountedEntry> {
         let table = table_of(shown)?;
         if let Some(now) = now {
-            self.remember(of_file, shown, table, now);
+            self.remember(pin, page, shown, table, now);
         }
-        let entry = table.toward(shown.get(), 0);
-        COUNT.take(entry, shows(frame)).then(|| CountedEntry(NonNull::from(entry)))
+        count_in(table.toward(shown.get(), 0), frame)
     }
+}
+
+fn count_in(entry: &AtomicU64, frame: FrameNum) -> Option<CountedEntry> {
+    let taken = COUNT.take(entry, shown(frame))?;
+    Some(CountedEntry { entry: NonNull::from(entry), taken })
 }
 
 /// Drops a read of `frame` from the entry. Returns whether it was, or another is, counted there.
 ///
 /// # Safety
 /// The caller is the task that counted the read, and has had the same space since.
-#[inline]
-pub unsafe fn uncount_read(entry: &CountedEntry, frame: FrameNum) -> bool {
+#[inline(always)]
+pub unsafe fn uncount_read(counted: &CountedEntry, frame: FrameNum) -> bool {
     // SAFETY: the space has not gone, so its tables have not either.
-    COUNT.leave(unsafe { entry.0.as_ref() }, shows(frame))
+    COUNT.leave(unsafe { counted.entry.as_ref() }, &counted.taken, shown(frame))
 }
 
+/// Returns what an entry that shows `frame` has.
 #[inline(always)]
-fn shows(frame: FrameNum) -> impl Fn(u64) -> bool {
-    move |value| value & (bits::PRESENT | bits::ADDRESS) == frame.get() << 12 | bits::PRESENT
+fn shown(frame: FrameNum) -> Shown {
+    Shown { mask: bits::PRESENT | bits::ADDRESS, value: frame.get() << 12 | bits::PRESENT }
 }
 
 /// Returns the table of `page`'s entry below the one that this core runs on, if there is one.

@@ -48,13 +48,15 @@ fn init_syscall() {
         write_msr(msr::STAR, user_base << 48 | kernel << 32);
         write_msr(msr::SFMASK, CLEARED_FLAGS);
     }
-    choose_syscall_entry();
+    choose_syscall_entry(false);
 }
 
-/// Chooses the entry of system calls on this core, which reports them if the options say so. Calls that are
-/// not reported pay nothing for it. On the boot core it is called again when the options are known.
-pub fn choose_syscall_entry() {
-    let entry = if options::get().trace { entry::traced_syscall_entry } else { entry::syscall_entry };
+/// Chooses the entry of system calls on this core, which looks whether the task is traced if any is
+/// (`are_traced`), and reports the calls if the options say so. Other calls pay nothing for it. On the boot
+/// core it is called again when the options are known.
+pub fn choose_syscall_entry(are_traced: bool) {
+    let entry =
+        if are_traced || options::get().trace { entry::traced_syscall_entry } else { entry::syscall_entry };
     // SAFETY: entries that expect what `init_syscall` has set.
     unsafe { write_msr(msr::LSTAR, entry as *const () as u64) }
 }

@@ -8,12 +8,11 @@ use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use percore::MAX_CORES;
-
 use super::above::Running;
 use super::context::{self, Context};
 use super::{KernelStack, TrapFrame, core, interrupts};
 use crate::above::Above;
+use crate::arch::per_core::all_cores;
 
 type Task = <Above as Running>::Task;
 
@@ -31,7 +30,6 @@ impl Suspended {
     }
 }
 
-#[repr(align(128))]
 struct Current {
     /// The running task: a counted reference, null while the core idles.
     task: AtomicPtr<Task>,
@@ -46,10 +44,16 @@ struct Own {
 // SAFETY: only its own core accesses `own`, with interrupts off, and `task` is atomic.
 unsafe impl Sync for Current {}
 
-static CURRENT: [Current; MAX_CORES] = [const {
-    let own = UnsafeCell::new(Own { stack: None, left: None });
-    Current { task: AtomicPtr::new(::core::ptr::null_mut()), own }
-}; MAX_CORES];
+impl Current {
+    const fn new() -> Self {
+        let own = UnsafeCell::new(Own { stack: None, left: None });
+        Self { task: AtomicPtr::new(::core::ptr::null_mut()), own }
+    }
+}
+
+all_cores! {
+    static CURRENT: Current = Current::new();
+}
 
 /// Leaves the running flow and goes on with `flow`, which belongs to `task` (`None`: the core's idle flow).
 /// Returns when the flow that was left is resumed, perhaps on another core. The flow that goes on must call
@@ -59,7 +63,7 @@ static CURRENT: [Current; MAX_CORES] = [const {
 /// If interrupts are on, or the last flow left was not taken.
 pub fn resume(task: Option<Arc<Task>>, flow: Suspended) {
     assert!(!interrupts::are_on(), "switching with interrupts on");
-    let current = &CURRENT[core().index()];
+    let current = CURRENT.of(core());
     let Suspended { context, stack } = flow;
     let task = task.map_or(::core::ptr::null_mut(), |task| Arc::into_raw(task).cast_mut());
     // Relaxed: read on this core only.
@@ -83,23 +87,29 @@ pub fn resume(task: Option<Arc<Task>>, flow: Suspended) {
 pub fn take_left() -> Option<(Option<Arc<Task>>, Suspended)> {
     let _off = interrupts::off();
     // SAFETY: this core's entry, interrupts are off, and no other reference into it lives.
-    unsafe { (*CURRENT[core().index()].own.get()).left.take() }
+    unsafe { (*CURRENT.of(core()).own.get()).left.take() }
 }
 
 /// Calls `f` with the task that runs on this core. Returns `None` in the idle flow.
 #[inline(always)]
 pub fn with_current<R>(f: impl FnOnce(&Task) -> R) -> Option<R> {
+    with_task_or_none(|task| task.map(f))
+}
+
+/// Calls `f` with the task that runs on this core, or with `None` in the idle flow.
+#[inline(always)]
+pub fn with_task_or_none<R>(f: impl FnOnce(Option<&Task>) -> R) -> R {
     // One load, of a line that only this core writes. A migration between finding the record and the load
     // would be a switch, which cannot happen here, since kernel code is never preempted.
-    let task = CURRENT[core().index()].task.load(Ordering::Relaxed);
+    let task = CURRENT.of(core()).task.load(Ordering::Relaxed);
     // SAFETY: `CURRENT` holds a count of the running task. When `f` is switched away from, the scheduler
     // keeps the task's reference together with its flow, so the task outlives every `f` that still runs.
-    unsafe { task.as_ref() }.map(f)
+    f(unsafe { task.as_ref() })
 }
 
 /// Returns another reference to the task that runs on this core.
 pub fn current() -> Option<Arc<Task>> {
-    let task = CURRENT[core().index()].task.load(Ordering::Relaxed);
+    let task = CURRENT.of(core()).task.load(Ordering::Relaxed);
     // SAFETY: a non-null pointer came from `Arc::into_raw`, and `CURRENT` holds its count.
     (!task.is_null()).then(|| unsafe {
         Arc::increment_strong_count(task);

@@ -144,6 +144,46 @@ impl FpuState {
         Ok(())
     }
 
+    /// Returns the registers that FXSAVE saves.
+    pub fn legacy(&self) -> &[u8] {
+        &self.0[..HEADER_AT]
+    }
+
+    /// Returns the registers as XSAVE lays them out, with the enabled states where Linux has them, or `None`
+    /// if this CPU has no XSAVE.
+    pub fn extended(&mut self) -> Option<&[u8]> {
+        let (states, area) = (STATES.load(Ordering::Relaxed), AREA.load(Ordering::Relaxed));
+        if states == 0 {
+            return None;
+        }
+        self.0[SOFTWARE_AT..SOFTWARE_AT + 8].copy_from_slice(&states.to_le_bytes());
+        Some(&self.0[..area])
+    }
+
+    /// Sets the registers from a layout as `legacy` or `extended` returns it. Returns false, and changes
+    /// nothing, if the CPU would refuse them.
+    pub fn set(&mut self, bytes: &[u8]) -> bool {
+        let (states, area) = (STATES.load(Ordering::Relaxed), AREA.load(Ordering::Relaxed));
+        let is_extended = bytes.len() == area && states != 0;
+        if bytes.len() != HEADER_AT && !is_extended {
+            return false;
+        }
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        let header_is_good = || {
+            let reserved = &bytes[HEADER_AT + 8..HEADER_END];
+            word(HEADER_AT) & !states == 0 && reserved.iter().all(|&byte| byte == 0)
+        };
+        if word(MXCSR_AT) as u32 & !MXCSR_ALLOWED != 0 || is_extended && !header_is_good() {
+            return false;
+        }
+        self.0[..bytes.len()].copy_from_slice(bytes);
+        if !is_extended {
+            let states = self.word(HEADER_AT) | LEGACY_STATES & states;
+            self.0[HEADER_AT..HEADER_AT + 8].copy_from_slice(&states.to_le_bytes());
+        }
+        true
+    }
+
     fn sanitize(&mut self) {
         let extended = self.word(SOFTWARE_AT) as u32 == MAGIC_1;
         let states = if extended { self.word(HEADER_AT) } else { LEGACY_STATES };

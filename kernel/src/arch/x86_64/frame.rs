@@ -36,6 +36,9 @@ pub struct TrapFrame {
 
 /// `TrapFrame::vector` of a syscall.
 pub const SYSCALL: u64 = 256;
+/// `TrapFrame::vector` of a syscall that a tracer called off.
+const NO_SYSCALL: u64 = 257;
+const TRAP_FLAG: u64 = 1 << 8;
 /// Length of the `syscall` instruction.
 const SYSCALL_BYTES: u64 = 2;
 /// The user code selector in the GDT.
@@ -75,14 +78,34 @@ impl TrapFrame {
         self.vector == SYSCALL
     }
 
+    /// Makes it an entry by the syscall `number`, or by none.
+    pub fn set_call(&mut self, number: Option<u64>) {
+        (self.vector, self.error) = number.map_or((NO_SYSCALL, 0), |number| (SYSCALL, number));
+    }
+
+    /// Returns whether the entry is an exception, and has its number and error code.
+    pub fn is_exception(&self) -> bool {
+        self.vector < SYSCALL
+    }
+
+    /// Returns whether the CPU traps after the next instruction.
+    pub fn is_stepping(&self) -> bool {
+        self.rflags & TRAP_FLAG != 0
+    }
+
+    /// Makes the CPU trap after the next instruction, or not.
+    pub fn set_stepping(&mut self, on: bool) {
+        self.rflags = self.rflags & !TRAP_FLAG | if on { TRAP_FLAG } else { 0 };
+    }
+
     /// Returns the return value of the syscall.
     pub fn result(&self) -> u64 {
         self.rax
     }
 
-    /// Makes the user execute its `syscall` instruction again.
-    pub fn repeat_syscall(&mut self) {
-        self.rax = self.number();
+    /// Makes the user execute its `syscall` instruction again, for call `number`.
+    pub fn make_call(&mut self, number: u64) {
+        self.rax = number;
         self.rip -= SYSCALL_BYTES;
     }
 

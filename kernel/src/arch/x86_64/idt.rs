@@ -17,6 +17,8 @@ pub const MACHINE_CHECK: u8 = 18;
 pub const FIRST_INTERRUPT: u8 = 32;
 /// Input on the control port.
 pub const CONTROL_INPUT: u8 = 0x30;
+/// Packets from the network.
+pub const NETWORK: u8 = 0x31;
 /// This core's timer.
 pub const TIMER: u8 = 0xe0;
 /// Another core put a task into this core's run queue.

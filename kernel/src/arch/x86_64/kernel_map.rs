@@ -1,6 +1,7 @@
 //! The kernel's own half of every address space: physmap, image, kernel stacks. No page is both writable and
 //! executable. The image's read-only part is read-only in the physmap too.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use firmware::{FRAME, GIB, MIB_2, MemoryMap, Page, Pages};
@@ -13,6 +14,7 @@ use super::cpu::{self, cpuid_if_known};
 use super::page_table::{ENTRIES, TOP, Table, bits};
 use super::physmap::{PHYSMAP, phys_to_virt};
 use crate::above::Above;
+use crate::arch::per_core;
 
 /// The address of the first kernel stack.
 pub const STACKS: u64 = 0xffff_c000_0000_0000;
@@ -87,10 +89,15 @@ pub fn boot_root() -> u64 {
 
 fn map_physical(page: Page, new_table: NewTable<'_>) {
     let device = if page.is_memory { 0 } else { bits::DEVICE };
-    let read_only = page.at >= kernel_image().0 && page.at < (&raw const __data_start) as u64 - KERNEL_BASE;
-    let write = if read_only { 0 } else { bits::WRITE };
+    let read_only = kernel_image().0..(&raw const __data_start) as u64 - KERNEL_BASE;
     let level = if page.bytes == GIB { 2 } else { 1 };
-    map(PHYSMAP + page.at, level, page.at | bits::LARGE | device | write | bits::NO_EXECUTE, new_table);
+    // Small pages where the read-only part of the image ends.
+    let is_split = page.at < read_only.end && read_only.end < page.at + page.bytes;
+    let (level, bytes, large) = if is_split { (0, FRAME, 0) } else { (level, page.bytes, bits::LARGE) };
+    for at in (page.at..page.at + page.bytes).step_by(bytes as usize) {
+        let write = if read_only.contains(&at) { 0 } else { bits::WRITE };
+        map(PHYSMAP + at, level, at | large | device | write | bits::NO_EXECUTE, new_table);
+    }
 }
 
 /// Maps the large page with physical address `phys` read-only, if the physmap does not show it yet: firmware
@@ -135,6 +142,22 @@ fn map_image(new_table: NewTable<'_>) {
     }
 }
 
+/// Unmaps the pages of the image that only values of cores beyond the first `cores` lie in, and frees their
+/// frames. Called once, at boot, while only this core runs.
+pub fn free_beyond(cores: usize) {
+    for array in per_core::all() {
+        let Range { start, end } = array.beyond(cores);
+        let (start, end) = ((start as u64).next_multiple_of(FRAME), end as u64 / FRAME * FRAME);
+        for at in (start..end).step_by(FRAME as usize) {
+            with_page(at, |place| place.store(0, Ordering::Relaxed));
+            cpu::flush_page(at);
+        }
+        if start < end {
+            Above::take_image((start - KERNEL_BASE) / FRAME, (end - KERNEL_BASE) / FRAME);
+        }
+    }
+}
+
 /// Maps a new page of memory for a kernel stack at `at`, which had none. Returns `None` without memory.
 pub fn map_new_page(pin: &Pinned, at: u64) -> Option<()> {
     let _changing = CHANGES.lock();
@@ -158,6 +181,21 @@ pub fn free_unmapped(pin: &Pinned, at: u64) {
         let entry = place.swap(0, Ordering::Relaxed);
         Above::free_stack(pin, (entry & bits::ADDRESS) >> 12);
     });
+}
+
+/// Returns the offset of the first word that is not zero in the page of a kernel stack at `at`. `None` if all
+/// are zero, or there is no page.
+pub fn first_written(at: u64) -> Option<u64> {
+    with_page(at, |place| {
+        let entry = place.load(Ordering::Relaxed);
+        let frame: *const u64 = phys_to_virt(entry & bits::ADDRESS);
+        let is_written = |&word: &usize| {
+            // SAFETY: the entry shows the frame, which is not freed before this caller releases the lock. A
+            // task may write to it meanwhile, so the read is volatile; any value will do.
+            entry & bits::PRESENT != 0 && unsafe { frame.add(word).read_volatile() } != 0
+        };
+        (0..ENTRIES).find(is_written).map(|word| (word * size_of::<u64>()) as u64)
+    })?
 }
 
 /// Stores `note`, the address of a page or 0, for the page at `at`, which was unmapped and freed.

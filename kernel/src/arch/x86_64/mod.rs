@@ -22,6 +22,7 @@ pub mod interrupts;
 mod ipi;
 mod kernel_map;
 pub mod marker;
+mod msix;
 mod page_table;
 mod pci;
 mod pcid;
@@ -43,7 +44,10 @@ mod traps;
 pub mod uart;
 mod user_access;
 pub mod user_copy;
+mod vdso;
+mod virtio;
 mod virtio_9p;
+mod virtio_net;
 mod wait;
 
 pub use above::{Boot, Handlers, KernelFrames, Running};
@@ -51,7 +55,7 @@ pub use context::KernelStack;
 pub use entry_count::{CountedEntry, KnownTables, uncount_read};
 pub use exit::exit;
 pub use features::{choose_syscall_entry, hwcap};
-pub use flow::{Suspended, current, resume, take_left, with_current};
+pub use flow::{Suspended, current, resume, take_left, with_current, with_task_or_none};
 pub use fpu::{FpuState, complaint, vector_complaints, x87_complaints};
 pub use frame::{TrapFrame, USER_END};
 pub use ipi::{send_reschedule, stop_other_cores};
@@ -67,7 +71,9 @@ pub use space_tables::SpaceTables;
 pub use stack::give_back as give_back_stacks;
 pub use time::{now_ns, set_timer, wall_ns};
 pub use user_access::{fs_base, set_fs_base};
+pub use vdso::vdso_page;
 pub use virtio_9p::{ANSWER_BYTES, CHANNELS, Channel, REQUEST_BYTES};
+pub use virtio_net::{Card, Incoming, Outgoing, PACKET_BYTES};
 
 use core::fmt;
 
@@ -113,6 +119,8 @@ pub fn init_boot_core(boot: &BootInfo, warn: Warn) {
     if madt.cpus.left_out().any() {
         warn(format_args!("{}", madt.cpus.left_out()));
     }
+    // Before the other cores run, whose TLBs could have these pages.
+    kernel_map::free_beyond(madt.cpus.ids().len());
     percpu::set_cores(smp::start_others(madt.cpus.ids(), warn));
 }
 
@@ -134,5 +142,6 @@ unsafe fn init_core(block: &'static percpu::Cpu) {
     pcid::init(&percore::pin());
     apic::init();
     block.set_apic_id(apic::id());
+    vdso::init_core(core());
     time::init_core();
 }

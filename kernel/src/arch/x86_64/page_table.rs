@@ -43,6 +43,11 @@ pub fn is_any_present(group: &&[AtomicU64; LINE]) -> bool {
 pub struct Table([AtomicU64; ENTRIES]);
 
 impl Table {
+    /// Creates a table without entries.
+    pub const fn empty() -> Self {
+        Self([const { AtomicU64::new(0) }; ENTRIES])
+    }
+
     /// Returns the table in the frame at `phys`.
     ///
     /// # Safety

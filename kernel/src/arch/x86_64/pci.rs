@@ -30,7 +30,7 @@ impl ConfigurationAccess for Ports {
     fn write_word(&mut self, device: DeviceFunction, register: u8, data: u32) {
         self.select(device, register);
         // SAFETY: the driver of the device chooses the value. It lets no device write to memory except to
-        // the queues and buffers of `virtio_9p`.
+        // the queues and buffers of `virtio_9p` and `virtio_net`.
         unsafe { out32(DATA, data) };
     }
 

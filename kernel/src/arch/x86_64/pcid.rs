@@ -7,12 +7,12 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use percore::{MAX_CORES, Pinned};
-use sync::CachePadded;
+use percore::Pinned;
 use vm::{Asid, Asids};
 
 use super::cpu::{self, cpuid_if_known};
 use super::kernel_map::kernel_root;
+use crate::arch::per_core::all_cores;
 use crate::counters::{self, Counter};
 
 /// CR4: CR3 has a PCID.
@@ -28,11 +28,12 @@ struct Core {
     asids: Asids<NUMBERS>,
 }
 
-static CORES: [CachePadded<Core>; MAX_CORES] =
-    [const { CachePadded::new(Core { on: AtomicBool::new(false), asids: Asids::new() }) }; MAX_CORES];
+all_cores! {
+    static CORES: Core = Core { on: AtomicBool::new(false), asids: Asids::new() };
+}
 
 fn mine(pin: &Pinned) -> &'static Core {
-    &CORES[pin.core().index()]
+    CORES.mine(pin)
 }
 
 /// Returns whether the core uses PCIDs. Relaxed: only the core itself reads it.

@@ -27,8 +27,7 @@
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use percore::{CoreId, CoreSet, LazyPerCore, MAX_CORES, Pinned};
-use sync::CachePadded;
+use percore::{CoreId, CoreSet, LazyPerCore, Pinned};
 use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
 
 use super::core_table::{CoreTable, drop_huge, entry_of};
@@ -37,10 +36,13 @@ use super::physmap::virt_to_phys;
 use super::shootdown::{self, Clearable};
 use super::space_tables::{PIECE, SpaceTables};
 use super::{pcid, table_walk};
+use crate::arch::per_core::all_cores;
 
-/// Which tables each core runs on: the address of its `CoreTables`, or 0. Relaxed: only the core itself asks.
-static RUN: [CachePadded<AtomicUsize>; MAX_CORES] =
-    [const { CachePadded::new(AtomicUsize::new(0)) }; MAX_CORES];
+all_cores! {
+    /// Which tables each core runs on: the address of its `CoreTables`, or 0. Relaxed: only the core itself
+    /// asks.
+    static RUN: AtomicUsize = AtomicUsize::new(0);
+}
 
 /// The tables of one space, one for each core.
 pub struct CoreTables<const ADAPTIVE: bool> {
@@ -68,7 +70,7 @@ impl<const ADAPTIVE: bool> CoreTables<ADAPTIVE> {
 
     /// Returns whether `core`, which is the caller's, runs the space.
     fn run_by(&self, core: CoreId) -> bool {
-        RUN[core.index()].load(Ordering::Relaxed) == ptr::from_ref(self).addr()
+        RUN.of(core).load(Ordering::Relaxed) == ptr::from_ref(self).addr()
     }
 
     /// Removes what this core translates of the pages of `runs`.
@@ -182,7 +184,7 @@ impl<const ADAPTIVE: bool> Clearable for CoreTables<ADAPTIVE> {
 
 impl<const ADAPTIVE: bool> SpaceTables for CoreTables<ADAPTIVE> {
     fn enter(&self, pin: &Pinned) {
-        RUN[pin.core().index()].store(ptr::from_ref(self).addr(), Ordering::Relaxed);
+        RUN.mine(pin).store(ptr::from_ref(self).addr(), Ordering::Relaxed);
         match self.cores.mine(pin) {
             Some(mine) => mine.enter(pin),
             None => pcid::load_kernel(pin),
@@ -191,7 +193,7 @@ impl<const ADAPTIVE: bool> SpaceTables for CoreTables<ADAPTIVE> {
 
     fn leave(&self, pin: &Pinned) {
         pcid::load_kernel(pin);
-        RUN[pin.core().index()].store(0, Ordering::Relaxed);
+        RUN.mine(pin).store(0, Ordering::Relaxed);
         if let Some(mine) = self.cores.mine(pin) {
             mine.presence.leave();
         }

@@ -10,6 +10,7 @@ use sync::CachePadded;
 
 use super::cpu::{msr, write_msr};
 use super::gdt::{Gdt, Tss};
+use super::vdso;
 
 /// One core's block. The entry code and `switch` know these offsets: see [`KERNEL_RSP`] and its neighbours.
 #[repr(C, align(128))]
@@ -108,6 +109,7 @@ pub fn tsc_at_boot() -> u64 {
 pub fn set_tsc_at_boot(counter: u64) {
     if let Some(cpu) = of(core()) {
         cpu.tsc_at_boot.store(counter, Ordering::Relaxed);
+        vdso::set_tsc_at_boot(core(), counter);
     }
 }
 

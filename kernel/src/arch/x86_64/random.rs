@@ -11,11 +11,11 @@
 use core::arch::asm;
 
 use firmware::{Generator, Seed};
-use percore::MAX_CORES;
-use sync::{CachePadded, SpinLock};
+use sync::SpinLock;
 
 use super::cpu::{cpuid_if_known, tsc};
 use super::{percpu, rtc, time};
+use crate::arch::per_core::all_cores;
 
 /// Reads of the CPU's generator, each of which may fail a few times.
 const WORDS: usize = 8;
@@ -24,9 +24,10 @@ const TRIES: usize = 10;
 const FEW: usize = 4;
 const MANY: usize = 256;
 
-/// Each core's generator. No other core takes the lock.
-static GENERATORS: [CachePadded<SpinLock<Option<Generator>>>; MAX_CORES] =
-    [const { CachePadded::new(SpinLock::new(None)) }; MAX_CORES];
+all_cores! {
+    /// Each core's generator. No other core takes the lock.
+    static GENERATORS: SpinLock<Option<Generator>> = SpinLock::new(None);
+}
 
 /// Gives every core its generator. `handed` is a seed from outside. Returns whether numbers are hard to
 /// guess.
@@ -37,7 +38,7 @@ pub fn init(handed: Option<&[u8]>) -> bool {
     known.iter().flatten().for_each(|word| seed.stir(&word.to_le_bytes()));
     seed.stir(handed);
     gather(&mut seed, if is_strong { FEW } else { MANY });
-    let cores = GENERATORS.iter().take(percpu::cores());
+    let cores = GENERATORS.first(percpu::cores());
     cores.for_each(|generator| *generator.lock() = Some(seed.generator()));
     is_strong
 }
@@ -54,7 +55,7 @@ pub fn fill_random(bytes: &mut [u8]) {
 
 fn with_mine<R>(f: impl FnOnce(&mut Generator) -> R) -> R {
     let pin = percore::pin();
-    f(GENERATORS[pin.core().index()].lock().as_mut().expect("seeded at boot"))
+    f(GENERATORS.mine(&pin).lock().as_mut().expect("seeded at boot"))
 }
 
 /// Returns words of the CPU's generator, if it has one that works.

@@ -22,10 +22,10 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use percore::{CoreId, CoreSet, MAX_CORES, Pinned};
-use sync::CachePadded;
 use vm::PageRange;
 
 use super::{interrupts, ipi, percpu, wait};
+use crate::arch::per_core::all_cores;
 
 /// The translations that a core clears when another core asks.
 pub trait Clearable: Sync {
@@ -44,11 +44,13 @@ struct Request {
 // the answer.
 unsafe impl Sync for Request {}
 
-static REQUESTS: [CachePadded<Request>; MAX_CORES] =
-    [const { CachePadded::new(Request { what: UnsafeCell::new(None), waiting: AtomicU32::new(0) }) };
-        MAX_CORES];
-static INBOXES: [CachePadded<[AtomicU64; INBOX_WORDS]>; MAX_CORES] =
-    [const { CachePadded::new([const { AtomicU64::new(0) }; INBOX_WORDS]) }; MAX_CORES];
+all_cores! {
+    static REQUESTS: Request = Request { what: UnsafeCell::new(None), waiting: AtomicU32::new(0) };
+}
+
+all_cores! {
+    static INBOXES: [AtomicU64; INBOX_WORDS] = [const { AtomicU64::new(0) }; INBOX_WORDS];
+}
 
 /// Has every core of `targets`, which excludes this core, clear `pages` of `space`. Returns when all have.
 pub fn run(pin: &Pinned, space: &dyn Clearable, targets: &CoreSet, pages: PageRange) {
@@ -57,7 +59,7 @@ pub fn run(pin: &Pinned, space: &dyn Clearable, targets: &CoreSet, pages: PageRa
         return;
     }
     let me = pin.core();
-    let request = &REQUESTS[me.index()];
+    let request = &REQUESTS.of(me);
     // Relaxed: published by the inbox bits.
     request.waiting.store(count, Ordering::Relaxed);
     // SAFETY: the lifetime is erased until all have answered, below.
@@ -77,7 +79,7 @@ pub fn run(pin: &Pinned, space: &dyn Clearable, targets: &CoreSet, pages: PageRa
 
 fn post(me: CoreId, target: CoreId) {
     // Release pairs with the swap in `serve`: a core that sees the bit sees the request.
-    INBOXES[target.index()][me.index() / 64].fetch_or(1 << (me.index() % 64), Ordering::Release);
+    INBOXES.of(target)[me.index() / 64].fetch_or(1 << (me.index() % 64), Ordering::Release);
     ipi::send_shootdown(target);
 }
 
@@ -86,7 +88,7 @@ pub fn serve() {
     // SAFETY: interrupts are off, so this flow stays on its core. The interrupted code is not in the middle
     // of its core's tables in a way that clearing other pages could hurt (see `per_core_tables`).
     let pin = unsafe { Pinned::assume(percpu::core()) };
-    for (word, bits) in INBOXES[pin.core().index()].iter().enumerate() {
+    for (word, bits) in INBOXES.mine(&pin).iter().enumerate() {
         if bits.load(Ordering::Relaxed) == 0 {
             continue;
         }
@@ -100,7 +102,7 @@ pub fn serve() {
 }
 
 fn answer(pin: &Pinned, initiator: CoreId) {
-    let request = &REQUESTS[initiator.index()];
+    let request = &REQUESTS.of(initiator);
     // SAFETY: this core has an unanswered bit of the initiator, so the request is constant and its space
     // alive (1).
     unsafe {

@@ -11,13 +11,14 @@
 //!                     └─────────new─────────┘
 //! ```
 
-use percore::{CoreId, MAX_CORES, Pinned};
-use sync::{CachePadded, SpinLock};
+use percore::{CoreId, Pinned};
+use sync::SpinLock;
 use vm::{PageNum, PageRange};
 
 use super::kernel_map::{self, STACKS, map_new_page};
 use super::shootdown::{self, Clearable};
 use super::{cpu, percpu};
+use crate::arch::per_core::all_cores;
 
 const PAGE: u64 = 4096;
 /// Bytes of a stack, and of the hole below it.
@@ -51,22 +52,23 @@ const BATCH: usize = 64;
 /// Tops of the stacks without a task that a core keeps. 0 is none.
 type Kept = [u64; KEPT];
 
-static MINE: [CachePadded<SpinLock<Kept>>; MAX_CORES] =
-    [const { CachePadded::new(SpinLock::new([0; KEPT])) }; MAX_CORES];
+all_cores! {
+    static MINE: SpinLock<Kept> = SpinLock::new([0; KEPT]);
+}
 
 /// Returns the stacks that the machine's cores keep.
-fn kept() -> impl Iterator<Item = &'static CachePadded<SpinLock<Kept>>> {
-    MINE.iter().take(percpu::cores())
+fn kept() -> impl Iterator<Item = &'static SpinLock<Kept>> {
+    MINE.first(percpu::cores())
 }
 
 fn take_mine() -> Option<u64> {
-    let mut mine = MINE[super::core().index()].lock();
+    let mut mine = MINE.of(super::core()).lock();
     mine.iter_mut().find(|top| **top != 0).map(core::mem::take)
 }
 
 /// Returns whether there was room for it.
 fn keep(top: u64) -> bool {
-    let mut mine = MINE[super::core().index()].lock();
+    let mut mine = MINE.of(super::core()).lock();
     let free = mine.iter_mut().find(|top| **top == 0);
     free.map(|free| *free = top).is_some()
 }
@@ -91,11 +93,27 @@ impl KernelStack {
         self.top
     }
 
+    /// Returns how many bytes of the most deeply used stack were ever written to, among the stacks that have
+    /// pages now. A stack begins with zeroes and stays mapped when its task ends, so its lowest word that is
+    /// not zero tells how deep it was used.
+    pub fn deepest() -> u64 {
+        let made = ALL.lock().made;
+        (1..=made).fold(0, |deepest, number| deepest.max(used(STACKS + number * STRIDE, deepest)))
+    }
+
     /// Returns how many frames the stacks without a task have. Approximate while other cores run.
     pub fn unused_frames() -> u64 {
         let kept = kept().map(|kept| kept.lock().iter().filter(|&&top| top != 0).count()).sum::<usize>();
         (kept as u64 + ALL.lock().count) * Self::FRAMES
     }
+}
+
+/// Returns how many bytes of the stack with this top were written to, or a smaller number if those are not
+/// more than `known`.
+fn used(top: u64, known: u64) -> u64 {
+    let pages = (top - BYTES..top - known).step_by(PAGE as usize);
+    let lowest = pages.filter_map(|at| kernel_map::first_written(at).map(|offset| at + offset)).next();
+    lowest.map_or(0, |lowest| top - lowest)
 }
 
 fn take_any() -> Option<u64> {

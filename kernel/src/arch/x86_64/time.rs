@@ -7,6 +7,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::cpu::{cpuid_if_known, in8, msr, out8, tsc, write_msr};
+use super::vdso;
 use super::{apic, interrupts, percpu, rtc};
 
 const PIT_HZ: u64 = 1_193_182;
@@ -26,12 +27,9 @@ const LATEST: u64 = 1 << 60;
 
 /// The boot core's counter when the clocks began. `percpu` has each core's own.
 static BOOT_TSC: AtomicU64 = AtomicU64::new(0);
-/// Nanoseconds in a tick of the counter, times 2^32.
-static NS_PER_TICK: AtomicU64 = AtomicU64::new(1 << 32);
 /// Ticks of the counter, and of the APIC's timer, in a nanosecond, times 2^32.
 static TICKS_PER_NS: AtomicU64 = AtomicU64::new(1 << 32);
 static APIC_TICKS_PER_NS: AtomicU64 = AtomicU64::new(1 << 32);
-static WALL_AT_BOOT: AtomicU64 = AtomicU64::new(0);
 static HAS_DEADLINE: AtomicBool = AtomicBool::new(false);
 
 fn scale(value: u64, factor: &AtomicU64) -> u64 {
@@ -39,11 +37,11 @@ fn scale(value: u64, factor: &AtomicU64) -> u64 {
     ((u128::from(value) * u128::from(factor.load(Ordering::Relaxed))) >> 32) as u64
 }
 
-/// Returns the nanoseconds since boot. The time never goes back, whichever core reads it
-/// ([`clocks`](super::clocks)).
+/// Returns the nanoseconds since boot. The vDSO calculates the same. The time never goes back, whichever core
+/// reads it ([`clocks`](super::clocks)).
 pub fn now_ns() -> u64 {
     let ticks = tsc().wrapping_sub(percpu::tsc_at_boot()) as i64;
-    scale(ticks.max(0) as u64, &NS_PER_TICK)
+    scale(ticks.max(0) as u64, &vdso::data().ns_per_tick)
 }
 
 /// Returns the boot core's counter when the clocks began.
@@ -53,12 +51,12 @@ pub(super) fn boot_tsc() -> u64 {
 
 /// Converts ticks of the counter to nanoseconds.
 pub(super) fn ticks_to_ns(ticks: i64) -> i64 {
-    ticks.signum() * scale(ticks.unsigned_abs(), &NS_PER_TICK) as i64
+    ticks.signum() * scale(ticks.unsigned_abs(), &vdso::data().ns_per_tick) as i64
 }
 
 /// Returns the nanoseconds since 1970.
 pub fn wall_ns() -> u64 {
-    WALL_AT_BOOT.load(Ordering::Relaxed) + now_ns()
+    vdso::data().wall_at_boot.load(Ordering::Relaxed) + now_ns()
 }
 
 /// Sets the time of this core's next timer interrupt, or stops the timer if `None`. If the time has passed,
@@ -103,10 +101,10 @@ pub(super) fn init() {
     percpu::set_tsc_at_boot(boot_tsc());
     let Measured { ns, ticks, apic_ticks } = measure();
     let per = |ticks: u64, of: u64| ((u128::from(ticks) << 32) / u128::from(of)) as u64;
-    NS_PER_TICK.store(per(ns, ticks), Ordering::Relaxed);
+    vdso::data().ns_per_tick.store(per(ns, ticks), Ordering::Relaxed);
     TICKS_PER_NS.store(per(ticks, ns), Ordering::Relaxed);
     APIC_TICKS_PER_NS.store(per(apic_ticks, ns), Ordering::Relaxed);
-    WALL_AT_BOOT.store(rtc::seconds() * SECOND, Ordering::Relaxed);
+    vdso::data().wall_at_boot.store(rtc::seconds() * SECOND, Ordering::Relaxed);
     HAS_DEADLINE.store(cpuid_if_known(1, 0).ecx & 1 << 24 != 0, Ordering::Relaxed);
 }
 

@@ -23,7 +23,7 @@ pub(super) extern "sysv64" fn handle_syscall(frame: &mut TrapFrame) -> bool {
     handle_call(frame, Above::syscall)
 }
 
-/// Does the same and reports the call.
+/// Does the same for calls that may be reported or traced.
 pub(super) extern "sysv64" fn handle_traced_syscall(frame: &mut TrapFrame) -> bool {
     handle_call(frame, Above::traced_syscall)
 }
@@ -111,6 +111,7 @@ fn interrupt(vector: u8) {
         idt::TIMER => Above::timer(),
         idt::RESCHEDULE => Above::reschedule(),
         idt::CONTROL_INPUT => Above::control_input(),
+        idt::NETWORK => Above::network(),
         _ => {}
     }
     apic::end_of_interrupt();

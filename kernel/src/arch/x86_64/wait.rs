@@ -7,20 +7,19 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use percore::MAX_CORES;
-use sync::CachePadded;
-
 use super::cpu::cpuid_if_known;
 use super::{interrupts, percpu, time};
+use crate::arch::per_core::all_cores;
 
 /// Turns before a nap, or 0 on a real machine.
 static SPINS: AtomicU32 = AtomicU32::new(0);
 const TURNS: u32 = 1 << 12;
 const NAP_NS: u64 = 50_000;
 
-/// Turns that each core took since its last nap or shootdown. Relaxed: only the core itself accesses it.
-static TAKEN: [CachePadded<AtomicU32>; MAX_CORES] =
-    [const { CachePadded::new(AtomicU32::new(0)) }; MAX_CORES];
+all_cores! {
+    /// Turns that each core took since its last nap or shootdown. Relaxed: only the core itself accesses it.
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+}
 
 /// Asks the CPU whether it is virtual. Called once, at boot.
 pub(super) fn init() {
@@ -48,7 +47,7 @@ pub(super) fn turn() {
 }
 
 fn taken() -> &'static AtomicU32 {
-    &TAKEN[percpu::core().index()]
+    TAKEN.of(percpu::core())
 }
 
 /// Halts for a moment, or until an interrupt. The timer that ends it makes the scheduler set its own again.

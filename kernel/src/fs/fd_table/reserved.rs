@@ -5,8 +5,8 @@ use core::mem;
 use abi::Errno;
 use rcu::Found;
 
-use super::slots::{Slot, fill};
-use super::{END, FdTable};
+use super::FdTable;
+use super::slots::{Slot, fill, fill_unlocked};
 use crate::fs::open_file::Opened;
 
 /// A reserved number. It becomes free again when this is dropped without a file.
@@ -23,9 +23,15 @@ impl Reserved<'_> {
 
     /// Puts `file` at the number and returns the number.
     pub fn fill(self, file: Opened, close_on_exec: bool) -> i32 {
-        self.set(|slot| {
-            let _reserved = fill(slot, file, close_on_exec);
+        let left = self.table.unlocked(self.fd, |slot| match slot {
+            Some(slot) => fill_unlocked(slot, file, close_on_exec).err(),
+            None => Some(file),
         });
+        if let Some(file) = left {
+            self.set(|slot| {
+                let _reserved = fill(slot, file, close_on_exec);
+            });
+        }
         let number = self.number();
         mem::forget(self);
         number
@@ -57,8 +63,13 @@ impl FdTable {
     pub fn reserve(&self, lowest: usize) -> Result<Reserved<'_>, Errno> {
         let fd = self.change(|writer| {
             let slots = writer.slots();
-            let is_free = |&fd: &usize| slots.get(fd).is_none_or(|slot| slot.look() == Found::Free);
-            let fd = (lowest..END).find(is_free).ok_or(Errno::EMFILE)?;
+            let is_free = |fd| slots.get(fd).is_none_or(|slot| slot.look() == Found::Free);
+            let mut numbers = lowest..self.limit();
+            let found = match self.is_alone() {
+                true => numbers.find(|&fd| is_free(fd)),
+                false => rcu::lowest_free(numbers, is_free),
+            };
+            let fd = found.ok_or(Errno::EMFILE)?;
             writer.grown(fd)?.reserve();
             Ok(fd)
         })?;

@@ -48,6 +48,8 @@ pub(super) struct Slots {
     end: AtomicUsize,
     /// The exact number of tables that have them. Their files are closed when the last one has left.
     tables: AtomicUsize,
+    /// Set if slots were frozen. Relaxed: accessed with the lock of a table that has them.
+    is_frozen: AtomicBool,
     /// Set if threads of a table that has left may still be reading them. Relaxed: `tables` orders it.
     is_read: AtomicBool,
 }
@@ -62,8 +64,9 @@ impl Slots {
         let mut lines = fallible::empty(count)?;
         lines.resize_with(count, || Line([const { Slot::new() }; IN_LINE]));
         let lines = lines.into_boxed_slice();
-        let (end, tables, is_read) = (AtomicUsize::new(0), AtomicUsize::new(1), AtomicBool::new(false));
-        fallible::arc(Self { lines, end, tables, is_read })
+        let (end, tables) = (AtomicUsize::new(0), AtomicUsize::new(1));
+        let (is_frozen, is_read) = (AtomicBool::new(false), AtomicBool::new(false));
+        fallible::arc(Self { lines, end, tables, is_frozen, is_read })
     }
 
     /// Returns the slot of `fd`, or `None` if the table is smaller.
@@ -123,7 +126,10 @@ impl Slots {
     pub fn leave(&self, pin: &Pinned) {
         // AcqRel: all that the tables did with the files comes before their close.
         if self.tables.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.iter().filter_map(|slot| lending::peek(pin, slot)).for_each(OpenFile::leave);
+            for file in self.iter().filter_map(|slot| lending::peek(pin, slot)) {
+                file.note_closed(self.is_read.load(Ordering::Relaxed));
+                file.leave();
+            }
         }
     }
 
@@ -137,12 +143,27 @@ impl Slots {
         }
     }
 
-    /// Moves all numbers to `larger`, whose slots are free and not published. The files stay in memory for
-    /// threads that still read these slots, but `larger` keeps them open now.
+    /// Freezes all slots that are not free, so that calls without the table's lock change none, and returns
+    /// whether one is reserved.
+    pub fn freeze(&self) -> bool {
+        self.is_frozen.store(true, Ordering::Relaxed);
+        self.iter().fold(false, |reserved, slot| reserved | (slot.freeze() == Found::Reserved))
+    }
+
+    /// Ends that.
+    pub fn thaw(&self) {
+        if self.is_frozen.load(Ordering::Relaxed) {
+            self.iter().for_each(Slot::thaw);
+            self.is_frozen.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Moves all numbers to `larger`, whose slots are free and not published. These stay frozen. The files
+    /// stay in memory for threads that still read these slots, but `larger` keeps them open now.
     pub fn move_to(&self, pin: &Pinned, larger: &Self) {
         for (fd, from) in self.iter().enumerate() {
             let Some(to) = larger.begin(fd) else { continue };
-            match from.look() {
+            match from.freeze() {
                 Found::Free => {}
                 Found::Reserved => _ = to.reserve(),
                 Found::Reference { marked } => {
@@ -161,6 +182,32 @@ pub(super) fn is_open(slot: &Slot) -> bool {
 /// Returns whether the slot has a file that closes on exec.
 pub(super) fn is_marked(slot: &Slot) -> bool {
     slot.look() == Found::Reference { marked: true }
+}
+
+/// Replaces the file in a slot without the table's lock, and returns the one that was there.
+///
+/// # Errors
+/// Returns `file` if the slot has none, or is frozen.
+pub(super) fn replace_unlocked(slot: &Slot, file: Opened, close_on_exec: bool) -> Result<Closed, Opened> {
+    put_unlocked(file, |file| slot.replace_unlocked(file, close_on_exec))
+}
+
+/// Puts a file into a slot that the caller has reserved, without the table's lock.
+///
+/// # Errors
+/// Returns `file` if the slot is frozen.
+pub(super) fn fill_unlocked(slot: &Slot, file: Opened, close_on_exec: bool) -> Result<(), Opened> {
+    put_unlocked(file, |file| slot.fill_unlocked(file, close_on_exec))
+}
+
+fn put_unlocked<R>(
+    mut file: Opened,
+    put: impl FnOnce(StaticOrArc<OpenFile>) -> Result<R, StaticOrArc<OpenFile>>,
+) -> Result<R, Opened> {
+    match file.take_kept() {
+        Some(kept) => put(kept).map_err(Opened::kept),
+        None => Err(file),
+    }
 }
 
 /// Puts a file into a slot and returns the one that was there.

@@ -7,16 +7,18 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use abi::Errno;
 use abi::file::{NAME_MAX, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
-use abi::ninep::{Attributes, Entry, Fields};
+use abi::ninep::{Entry, Fields};
 use percore::pin;
 use sync::{SetOnce, SpinLock};
 
+use super::attributes::{apply, owner, without_set_ids_of};
 use super::client::{self, Change, Mount};
 use super::{HostFile, HostSpecial, MountFile};
 use crate::fs::clean;
 use crate::fs::content::Content;
 use crate::fs::directory::Entries;
-use crate::fs::node::{Body, Node, NodeRef, NodeWeak, Volume};
+use crate::fs::node::{Body, Node, NodeRef, NodeWeak, Owner, Volume};
+use crate::fs::rights::{SET_GROUP, SET_USER};
 use crate::mm::{fallible, frames};
 
 /// The bytes of a page of a file.
@@ -40,6 +42,9 @@ pub struct Place {
     state: SpinLock<State>,
     /// Set when the node was settled. Release after the node's parts are set, Acquire before they are used.
     is_settled: AtomicBool,
+    /// Set when the guest has changed permissions or time of a file below the root. Relaxed: read when all
+    /// programs have ended.
+    has_changed_attributes: AtomicBool,
     /// Set when the names of a directory were listed. Release and Acquire for the names.
     is_listed: AtomicBool,
     /// The node of a directory. Names are listed when it is set.
@@ -54,6 +59,9 @@ struct State {
     is_open: bool,
     /// All names of a file in a mounted directory that the guest knows.
     names: Vec<Name>,
+    /// Names of a directory below the root that the host has and the guest has removed, in order, if changes
+    /// are wanted at the end. They may be there again.
+    removed: Vec<Box<[u8]>>,
 }
 
 impl State {
@@ -78,6 +86,7 @@ impl Place {
             name,
             state: SpinLock::new(state),
             is_settled: AtomicBool::new(false),
+            has_changed_attributes: AtomicBool::new(false),
             is_listed: AtomicBool::new(false),
             node: SetOnce::new(),
         })
@@ -267,6 +276,61 @@ impl Place {
     }
 }
 
+/// Changes below the root, which the guest has made.
+impl Place {
+    /// Notes that the guest has changed its permissions or its time.
+    pub fn note_changed_attributes(&self) {
+        self.has_changed_attributes.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether it has.
+    pub fn has_changed_attributes(&self) -> bool {
+        self.has_changed_attributes.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the host has the file under this name in `directory`.
+    pub fn is_at(&self, directory: &Arc<Self>, name: &[u8]) -> bool {
+        self.name.as_ref().is_some_and(|(above, own)| Arc::ptr_eq(above, directory) && **own == *name)
+    }
+
+    /// Notes that a name in this directory is removed, if the host has it.
+    ///
+    /// # Errors
+    /// ENOMEM, and the host's.
+    pub fn note_removed(&self, name: &[u8]) -> Result<(), Errno> {
+        if self.has_removed(name) {
+            return Ok(());
+        }
+        match self.fid().and_then(|fid| self.mount.walk(fid, Some(name))) {
+            Ok(found) => self.mount.forget(found),
+            Err(Errno::ENOENT) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        let (name, mut state) = (fallible::copied(name)?.into_boxed_slice(), self.state.lock());
+        match state.removed.binary_search(&name) {
+            Ok(_) => Ok(()),
+            Err(at) => fallible::insert(&mut state.removed, at, name),
+        }
+    }
+
+    /// Returns whether a name in this directory that the host has was removed.
+    pub fn has_removed(&self, name: &[u8]) -> bool {
+        self.state.lock().removed.binary_search_by(|other| (**other).cmp(name)).is_ok()
+    }
+
+    /// Returns these names.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn removed(&self) -> Result<Vec<Box<[u8]>>, Errno> {
+        let (mut all, state) = (Vec::new(), self.state.lock());
+        for name in &state.removed {
+            fallible::push(&mut all, fallible::copied(name)?.into_boxed_slice())?;
+        }
+        Ok(all)
+    }
+}
+
 /// Changes of a mounted directory. The caller has locked the name.
 impl Place {
     /// Creates a file and returns its node.
@@ -280,7 +344,10 @@ impl Place {
         file.make_changeable()?;
         file.note_unlisted();
         let node = place.known(mode, Body::File(content(file)?))?;
-        self.mount.create(self.fid()?, name, mode)?;
+        // The host gives it to the user who runs the guest. Its group may be that of the directory, here and
+        // there, which the node gets later.
+        let mode_there = without_set_ids_of(mode, node.owner(), Owner::ROOT) & !SET_GROUP;
+        self.mount.create(self.fid()?, name, mode_there)?;
         Ok(node)
     }
 
@@ -462,10 +529,38 @@ impl Place {
     /// # Errors
     /// The host's.
     pub fn set(&self, change: Change) -> Result<(), Errno> {
-        match self.set_if_named(change) {
-            Err(Errno::ESTALE) => Ok(()),
-            set => set,
-        }
+        unless_nameless(self.set_if_named(change))
+    }
+
+    /// Sets the permissions of a file that has the owner `of` in the guest. The host does not get set-id bits
+    /// of another owner. For a file without a name it does nothing.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn set_permissions(&self, permissions: u32, of: Owner) -> Result<(), Errno> {
+        unless_nameless(self.with_fid(|fid| {
+            let there = match permissions & (SET_USER | SET_GROUP) {
+                0 => permissions,
+                _ => without_set_ids_of(permissions, of, owner(&self.mount.attributes(fid)?)),
+            };
+            self.mount.set(fid, Change::Mode(there))
+        }))
+    }
+
+    /// Removes the set-id bits from the host's file that it may not have if `of` is its owner in the guest.
+    /// For a file without a name, or without such bits, it does nothing.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn remove_set_ids_of(&self, of: Owner) -> Result<(), Errno> {
+        unless_nameless(self.with_fid(|fid| {
+            let attributes = self.mount.attributes(fid)?;
+            let before = attributes.mode & 0o7777;
+            match without_set_ids_of(before, of, owner(&attributes)) {
+                there if there == before => Ok(()),
+                there => self.mount.set(fid, Change::Mode(there)),
+            }
+        }))
     }
 
     /// Returns the length that the file has on the host.
@@ -504,6 +599,11 @@ impl Drop for Place {
     }
 }
 
+/// Makes it no error that a file has no name.
+fn unless_nameless(result: Result<(), Errno>) -> Result<(), Errno> {
+    if result == Err(Errno::ESTALE) { Ok(()) } else { result }
+}
+
 /// Creates the node of a file of this kind, `S_IF*`, with this number on the host.
 fn node_at(place: &Arc<Place>, kind: u32, ino: u64) -> Result<NodeRef, Errno> {
     let body = match kind {
@@ -523,15 +623,4 @@ fn node_at(place: &Arc<Place>, kind: u32, ino: u64) -> Result<NodeRef, Errno> {
 fn content(content: impl Content + 'static) -> Result<Box<dyn Content>, Errno> {
     let content: Box<dyn Content> = fallible::boxed(content)?;
     Ok(content)
-}
-
-fn apply(attributes: &Attributes, node: &Node) {
-    node.set_permissions(attributes.mode);
-    node.set_changed(attributes.changed_ns);
-    if !node.is_directory() {
-        node.set_links(attributes.links);
-    }
-    if let Some(pages) = node.content().and_then(Content::pages) {
-        pages.set_host_len(attributes.size);
-    }
 }

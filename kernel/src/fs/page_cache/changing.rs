@@ -127,7 +127,7 @@ impl PageCache {
             false => Err(Errno::EINTR),
         });
         if filled.is_err() {
-            self.drop_pages(own, end.max(own));
+            self.drop_in_pieces(own, end.max(own));
         }
         filled
     }

@@ -132,10 +132,8 @@ impl PageCache {
         dropped
     }
 
-    /// Removes the pages from `first` up to `end` from the tree, and then invalidates their translations, in
-    /// pieces. The caller has begun a [`removal`](Self::removal), unless the pages can be made again, and
-    /// holds no lock.
-    pub(super) fn remove(&self, first: u64, end: u64, copies: Copies) {
+    /// Does the same in pieces, between which other tasks run. The caller holds no lock.
+    pub(super) fn drop_in_pieces(&self, first: u64, end: u64) {
         let mut from = first;
         while from < end {
             let to = self.pages.extent(from..end, PIECE);
@@ -143,6 +141,13 @@ impl PageCache {
             from = to;
             sched::pause();
         }
+    }
+
+    /// Removes the pages from `first` up to `end` from the tree, and then invalidates their translations, in
+    /// pieces. The caller has begun a [`removal`](Self::removal), unless the pages can be made again, and
+    /// holds no lock.
+    pub(super) fn remove(&self, first: u64, end: u64, copies: Copies) {
+        self.drop_in_pieces(first, end);
         self.mappings.for_each(|mapping| {
             let shown = mapping.shown_at(first, end);
             if let Some(space) = mapping.space().filter(|_| !shown.is_empty()) {
@@ -200,9 +205,7 @@ impl Drop for PageCache {
     /// Frees many pages in pieces, later. The task that closes a file last may run on a core that is
     /// leaving the epochs, so this brings it online.
     fn drop(&mut self) {
-        if self.kind.is_in_budget() {
-            self.count_end();
-        }
+        let is_in_budget = self.kind.is_in_budget();
         let pages = mem::replace(&mut self.pages, PageTree::new());
         let kind = mem::replace(&mut self.kind, Kind::Anonymous);
         let is_small = pages.is_small() && *self.len.get_mut() <= FREED_AT_ONCE;
@@ -211,6 +214,10 @@ impl Drop for PageCache {
         match place {
             Some(place) => remains::leave(place, dead),
             None => epoch::domain().while_online(&pin(), || while dead.free_piece(&pin()) {}),
+        }
+        // Last: a task that needs room looks for files without a name first, and then for pages to free.
+        if is_in_budget {
+            self.count_end();
         }
     }
 }

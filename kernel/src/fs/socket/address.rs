@@ -8,6 +8,7 @@ use abi::Errno;
 use abi::socket::{AF_INET, AF_INET6, AF_UNIX};
 
 use crate::bytes::{after, prefix};
+use crate::fs::network;
 use crate::mm::fallible;
 
 /// The domain of a socket.
@@ -35,6 +36,9 @@ const ANY: [u8; 16] = [0; 16];
 /// Addresses of version 4 as ones of version 6.
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 const LOOPBACK6: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+/// The first port that any user may bind, as on Linux.
+const FIRST_FREE_PORT: u16 = 1024;
+
 /// The ports of sockets that did not choose one, as on Linux.
 const FREE_PORTS: core::ops::Range<u16> = 32_768..61_000;
 
@@ -63,6 +67,11 @@ fn is_v4(ip: &[u8; 16]) -> bool {
 
 fn is_any(ip: &[u8; 16]) -> bool {
     *ip == ANY || *ip == mapped([0; 4])
+}
+
+/// Returns whether it is the guest's address on the network, if there is one.
+fn is_own(ip: &[u8; 16]) -> bool {
+    *ip == mapped(network::OWN) && network::is_up()
 }
 
 fn is_loopback(ip: &[u8; 16]) -> bool {
@@ -105,6 +114,31 @@ impl Address {
         match to.reached() {
             Address::Port(_, ip, _) if domain != Domain::Unix => Address::Port(domain, ip, next_port()),
             _ => Self::unnamed(domain),
+        }
+    }
+
+    /// Returns any address of version 4 with this port.
+    pub fn any_v4(port: u16) -> Self {
+        Address::Port(Domain::Inet, mapped([0; 4]), port)
+    }
+
+    /// Returns whether it is one of version 4 that a socket of version 6 names.
+    pub fn is_v4_of_v6(&self) -> bool {
+        matches!(self, Address::Port(Domain::Inet6, ip, _) if is_v4(ip))
+    }
+
+    /// Parses as `parse` does, for a socket for messages: one of version 6 takes addresses of version 4 in
+    /// their own form too.
+    ///
+    /// # Errors
+    /// Those of `parse`.
+    pub fn parse_for_messages(domain: Domain, bytes: &[u8]) -> Result<Self, Errno> {
+        let is_v4 = bytes.first_chunk::<2>() == Some(&(AF_INET as u16).to_le_bytes());
+        match domain {
+            Domain::Inet6 if is_v4 => {
+                Self::parse(Domain::Inet, bytes).map(|v4| v4.seen_from(&Self::any(domain)))
+            }
+            _ => Self::parse(domain, bytes),
         }
     }
 
@@ -161,7 +195,58 @@ impl Address {
     pub fn is_here(&self) -> bool {
         match self {
             Address::Name(name) => name.is_some(),
-            Address::Port(_, ip, _) => is_any(ip) || is_loopback(ip),
+            Address::Port(_, ip, _) => is_any(ip) || is_loopback(ip) || is_own(ip),
+        }
+    }
+
+    /// Returns whether it is reached by the network.
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Address::Port(_, ip, _) if network::is_up() && is_v4(ip)) && !self.is_here()
+    }
+
+    /// Returns whether it has a port that only threads with CAP_NET_BIND_SERVICE bind.
+    pub fn is_privileged(&self) -> bool {
+        matches!(self, Address::Port(_, _, 1..FIRST_FREE_PORT))
+    }
+
+    /// Returns the address of version 4 and the port, if it is one.
+    pub fn v4(&self) -> Option<([u8; 4], u16)> {
+        match self {
+            Address::Port(_, ip, port) if is_v4(ip) => {
+                after(ip, MAPPED.len()).first_chunk::<4>().map(|ip| (*ip, *port))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns an address of version 4 as a socket of `domain` names it.
+    pub fn of_v4(domain: Domain, ip: [u8; 4], port: u16) -> Self {
+        Address::Port(domain, mapped(ip), port)
+    }
+
+    /// Returns the guest's address on the network with the same port, or with another one if it has none.
+    pub fn on_network(&self) -> Self {
+        match self {
+            Address::Port(domain, _, port) => {
+                let port = if *port == 0 { next_port() } else { *port };
+                Self::of_v4(*domain, network::OWN, port)
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Returns whether a connection by the network can come from it.
+    pub fn can_leave(&self) -> bool {
+        matches!(self, Address::Port(_, ip, _) if is_any(ip) || is_own(ip))
+    }
+
+    /// Returns whether it is the same address and port, whatever the version of the socket.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Address::Port(_, ip, port), Address::Port(_, other_ip, other_port)) => {
+                ip == other_ip && port == other_port
+            }
+            (one, other) => one == other,
         }
     }
 
@@ -178,6 +263,9 @@ impl Address {
 
     /// Returns the address that a message to `to` comes from, if it is the sender's.
     pub fn as_sender_to(&self, to: &Address) -> Self {
+        if to.is_remote() {
+            return if self.can_leave() { self.on_network() } else { self.clone() };
+        }
         match (self, to.reached()) {
             (Address::Port(domain, ip, port), Address::Port(_, to, _)) if is_any(ip) => {
                 Address::Port(*domain, to, *port)
@@ -218,6 +306,19 @@ impl Address {
                 port == to_port && (here == ip || any)
             }
             (here, to) => here == to,
+        }
+    }
+
+    /// Returns whether it leaves the choice of a port to the kernel.
+    pub fn is_without_port(&self) -> bool {
+        matches!(self, Address::Port(_, _, 0))
+    }
+
+    /// Returns it without its port, if it has more than that: not any address.
+    pub fn without_port(&self) -> Option<Self> {
+        match self {
+            Address::Port(domain, ip, _) if !is_any(ip) => Some(Address::Port(*domain, *ip, 0)),
+            _ => None,
         }
     }
 

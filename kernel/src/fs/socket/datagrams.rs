@@ -11,39 +11,35 @@
 //!
 //! No lock is taken under another one, except that of [`ADDRESSES`] under a socket's `setup`.
 
-use alloc::collections::VecDeque;
+mod remote;
+
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::any::Any;
 use core::mem::take;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use abi::Errno;
 use abi::file::{O_RDWR, POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, POLLRDNORM, POLLWRNORM, S_IFSOCK};
+use abi::socket::Ucred;
 use sync::SpinLock;
 
+pub use remote::deliver;
+
 use super::addresses::Addresses;
-use super::{Address, Domain, Name, QueueId, Reached, Rights};
-use crate::bytes::{after_mut, copy_prefix, prefix};
-use crate::fs::buffers::Buffers;
+use super::channel::Side;
+use super::credentials;
+use super::inbox::{Inbox, MOST_UNIX, Message, Sender};
+use super::time_limits::TimeLimits;
+use super::{Address, Domain, Messages, Name, QueueId, Reached};
 use crate::fs::content::{Content, WriteAt};
 use crate::fs::holders::Holders;
 use crate::fs::node::{Node, NodeRef, Volume};
 use crate::fs::open_file::OpenFile;
 use crate::fs::pipe::if_set;
 use crate::fs::readiness;
-use crate::mm::fallible;
 use crate::mm::static_or_arc::StaticOrArc;
-use crate::sched::WaitQueue;
 
-/// The most messages in an inbox, and their bytes, as on Linux. One message may have all bytes, also if a
-/// quarter of them is taken.
-const MOST_MESSAGES: usize = 512;
-const MOST_BYTES: usize = 212_992;
-/// The bytes that a message counts besides its own, as on Linux.
-const OVERHEAD: usize = 768;
-/// The most bytes of a message, as on Linux.
-const MOST_UNIX: usize = MOST_BYTES - 32;
+/// The most bytes of a message of UDP, as on Linux.
 const MOST_UDP: usize = 65_507;
 
 static ADDRESSES: Addresses<Inbox> = Addresses::new();
@@ -54,13 +50,15 @@ pub struct Datagrams {
     inbox: Arc<Inbox>,
     setup: SpinLock<Setup>,
     /// The process that made it and its peer as a pair.
-    peer_pid: Option<u32>,
+    peer_process: Option<Ucred>,
     /// Set if nothing was at the address of its peer, until a call has said so.
     was_refused: AtomicBool,
     /// How often that was. Relaxed, as it: the lock of who waits orders them.
     refusals: AtomicU64,
     /// Options that a program sets and gets, a bit each. Relaxed: they order nothing.
     pub options: AtomicU32,
+    /// How long its calls wait.
+    pub limits: TimeLimits,
     holders: Holders,
 }
 
@@ -73,6 +71,12 @@ struct Setup {
     only_v6: bool,
     /// Set if it sends no more.
     has_ended: bool,
+    /// Set if its program chose the port.
+    chose_port: bool,
+    /// The address that its program chose for ports that it does not.
+    wished: Option<Address>,
+    /// A message of UDP of which more follows, and where it goes: to the peer if `None`.
+    begun: Option<(Message, Option<Address>)>,
 }
 
 /// The socket that another one is connected to.
@@ -83,70 +87,28 @@ struct Peer {
     inbox: Option<Arc<Inbox>>,
 }
 
-/// The messages that have arrived at a socket.
-pub struct Inbox {
-    domain: Domain,
-    queue: SpinLock<Queue>,
-    arrived: WaitQueue,
-    left: WaitQueue,
-}
-
-#[derive(Default)]
-struct Queue {
-    messages: VecDeque<Message>,
-    bytes: usize,
-    /// Messages that have arrived, and that have left. Changes of the rest count as both.
-    arrivals: u64,
-    departures: u64,
-    /// Whose messages it takes, if not all.
-    only_from: Option<Sender>,
-    /// Set if its socket receives no more.
-    has_ended: bool,
-    /// Set if its socket is closed.
-    is_closed: bool,
-}
-
-/// A sender, as receivers tell them apart.
-#[derive(Clone, PartialEq, Eq)]
-enum Sender {
-    /// A socket of the Unix domain: the address of its inbox.
-    Inbox(QueueId),
-    /// An address of the Internet.
-    Address(Address),
-}
-
-/// A message.
-pub struct Message {
-    pages: Arc<Vec<Vec<u8>>>,
-    len: usize,
-    /// The sender's address.
-    pub from: Address,
-    /// Descriptors that are sent with it.
-    pub rights: Option<Rights>,
-}
-
 /// Opens a socket. `flags` are `O_*`.
 ///
 /// # Errors
 /// ENOMEM.
 pub fn open(domain: Domain, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
-    with(domain, Inbox::new(domain)?, None, None, flags)
+    with(domain, Inbox::new(domain, false)?, None, None, flags)
 }
 
 /// Opens two sockets of the Unix domain that are connected.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn pair(flags: u32, pid: u32) -> Result<[StaticOrArc<OpenFile>; 2], Errno> {
-    let (one, other) = (Inbox::new(Domain::Unix)?, Inbox::new(Domain::Unix)?);
+pub fn pair(flags: u32, process: Ucred) -> Result<[StaticOrArc<OpenFile>; 2], Errno> {
+    let (one, other) = (Inbox::new(Domain::Unix, false)?, Inbox::new(Domain::Unix, false)?);
     one.take_only(Some(other.as_sender()));
     other.take_only(Some(one.as_sender()));
     let to = |inbox: &Arc<Inbox>| {
         Some(Peer { address: Address::unnamed(Domain::Unix), inbox: Some(inbox.clone()) })
     };
     Ok([
-        with(Domain::Unix, one.clone(), to(&other), Some(pid), flags)?,
-        with(Domain::Unix, other.clone(), to(&one), Some(pid), flags)?,
+        with(Domain::Unix, one.clone(), to(&other), Some(process), flags)?,
+        with(Domain::Unix, other.clone(), to(&one), Some(process), flags)?,
     ])
 }
 
@@ -154,189 +116,21 @@ fn with(
     domain: Domain,
     inbox: Arc<Inbox>,
     peer: Option<Peer>,
-    peer_pid: Option<u32>,
+    peer_process: Option<Ucred>,
     flags: u32,
 ) -> Result<StaticOrArc<OpenFile>, Errno> {
     let socket = Datagrams {
         domain,
         inbox,
         setup: SpinLock::new(Setup { peer, ..Setup::default() }),
-        peer_pid,
+        peer_process,
         was_refused: AtomicBool::new(false),
         refusals: AtomicU64::new(0),
         options: AtomicU32::new(0),
+        limits: TimeLimits::default(),
         holders: Holders::new(),
     };
     OpenFile::new(Node::file(Volume::System, 0o777, socket)?, O_RDWR | flags)
-}
-
-impl Message {
-    /// Makes a message of these pages, whose sender is not known yet.
-    ///
-    /// # Errors
-    /// ENOMEM.
-    pub fn new(pages: Vec<Vec<u8>>) -> Result<Self, Errno> {
-        let len = pages.iter().map(Vec::len).sum();
-        Ok(Self { pages: fallible::arc(pages)?, len, from: Address::unnamed(Domain::Unix), rights: None })
-    }
-
-    /// Returns it without its descriptors.
-    fn shown(&self) -> Self {
-        Self { pages: self.pages.clone(), len: self.len, from: self.from.clone(), rights: None }
-    }
-
-    /// Returns what it counts in an inbox.
-    fn cost(&self) -> usize {
-        self.len + OVERHEAD
-    }
-
-    /// Returns its length in bytes.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Copies as much of it as there is room for to the program, and returns the number of bytes.
-    ///
-    /// # Errors
-    /// EFAULT.
-    pub fn copy_out(&self, buffers: &mut Buffers) -> Result<usize, Errno> {
-        let mut done = 0;
-        for page in self.pages.iter() {
-            let want = page.len().min(buffers.left());
-            if buffers.copy_out(prefix(page, want as u64))? < want {
-                return Err(Errno::EFAULT);
-            }
-            done += want;
-        }
-        Ok(done)
-    }
-}
-
-impl Inbox {
-    fn new(domain: Domain) -> Result<Arc<Self>, Errno> {
-        let queue = SpinLock::new(Queue::default());
-        fallible::arc(Self { domain, queue, arrived: WaitQueue::new(), left: WaitQueue::new() })
-    }
-
-    fn id(self: &Arc<Self>) -> QueueId {
-        Arc::as_ptr(self).addr()
-    }
-
-    fn as_sender(self: &Arc<Self>) -> Sender {
-        Sender::Inbox(self.id())
-    }
-
-    fn take_only(&self, from: Option<Sender>) {
-        self.queue.lock().only_from = from;
-    }
-
-    /// Puts a message in, once there is room if it `waits`. Takes it out of `message` then.
-    ///
-    /// # Errors
-    /// ECONNREFUSED if it is closed, EPIPE if it receives no more or the sender `has_ended`, EPERM if it
-    /// takes others' messages only. EAGAIN, EINTR, ENOMEM.
-    fn put(
-        &self,
-        message: &mut Option<Message>,
-        sender: &Sender,
-        wait: bool,
-        has_ended: impl Fn() -> bool,
-    ) -> Result<(), Errno> {
-        self.left.attempt(wait, || match has_ended() {
-            true => Some(Err(Errno::EPIPE)),
-            false => self.queue.lock().put(message, sender),
-        })??;
-        self.arrived.wake_all();
-        readiness::changed();
-        Ok(())
-    }
-
-    /// Takes the next message, or copies it if it is to stay, unless there is an `error` first. Returns
-    /// `None` if no more come, and as on Linux EAGAIN if it would not `wait` for them.
-    fn take(
-        &self,
-        stays: bool,
-        wait: bool,
-        error: impl Fn() -> Result<(), Errno>,
-    ) -> Result<Option<Message>, Errno> {
-        let taken = self.arrived.attempt(wait, || match error() {
-            Ok(()) => self.queue.lock().take(stays, wait).map(Ok),
-            Err(error) => Some(Err(error)),
-        })??;
-        if !stays {
-            self.left.wake_all();
-            readiness::changed();
-        }
-        Ok(taken)
-    }
-
-    /// Removes all messages, after a `change` of the queue.
-    fn clear(&self, change: impl FnOnce(&mut Queue)) {
-        let messages = {
-            let mut queue = self.queue.lock();
-            change(&mut queue);
-            (queue.bytes, queue.arrivals, queue.departures) = (0, queue.arrivals + 1, queue.departures + 1);
-            take(&mut queue.messages)
-        };
-        drop(messages);
-        self.wake();
-    }
-
-    fn wake(&self) {
-        self.arrived.wake_all();
-        self.left.wake_all();
-        readiness::changed();
-    }
-
-    /// Returns whether a sender would not wait, whatever its message is.
-    fn has_room(&self) -> bool {
-        let queue = self.queue.lock();
-        queue.is_closed || queue.has_ended || queue.has_much_room()
-    }
-}
-
-impl Queue {
-    /// Returns whether there is room for any message: as on Linux, if a quarter is taken at most.
-    fn has_much_room(&self) -> bool {
-        self.messages.len() < MOST_MESSAGES && self.bytes <= MOST_BYTES / 4
-    }
-
-    fn has_room(&self, cost: usize) -> bool {
-        self.messages.len() < MOST_MESSAGES && (self.has_much_room() || self.bytes + cost <= MOST_BYTES)
-    }
-
-    fn put(&mut self, message: &mut Option<Message>, sender: &Sender) -> Option<Result<(), Errno>> {
-        if self.is_closed {
-            return Some(Err(Errno::ECONNREFUSED));
-        }
-        if self.only_from.as_ref().is_some_and(|only| only != sender) {
-            return Some(Err(Errno::EPERM));
-        }
-        if self.has_ended {
-            return Some(Err(Errno::EPIPE));
-        }
-        let cost = message.as_ref().map_or(0, Message::cost);
-        if !self.has_room(cost) {
-            return None;
-        }
-        if self.messages.try_reserve(1).is_err() {
-            return Some(Err(Errno::ENOMEM));
-        }
-        self.bytes += cost;
-        self.arrivals += 1;
-        self.messages.extend(message.take());
-        Some(Ok(()))
-    }
-
-    fn take(&mut self, stays: bool, wait: bool) -> Option<Option<Message>> {
-        let Some(first) = self.messages.front() else { return (self.has_ended && wait).then_some(None) };
-        if stays {
-            return Some(Some(first.shown()));
-        }
-        self.bytes -= first.cost();
-        self.departures += 1;
-        Some(self.messages.pop_front())
-    }
 }
 
 impl Datagrams {
@@ -350,14 +144,14 @@ impl Datagrams {
         self.inbox.id()
     }
 
+    /// Sets whether messages to it and from it name their senders.
+    pub fn name_senders(&self, wanted: bool) {
+        self.inbox.names_senders.set(Side::Receiver, wanted);
+    }
+
     /// Drops all messages that have arrived.
     pub fn drop_messages(&self) {
         self.inbox.clear(|_| ());
-    }
-
-    /// Returns the most bytes of a message.
-    pub fn most(&self) -> usize {
-        if self.domain == Domain::Unix { MOST_UNIX } else { MOST_UDP }
     }
 
     /// Sets or returns whether it is reached by version 6 only.
@@ -370,14 +164,16 @@ impl Datagrams {
     /// Returns its address.
     pub fn local(&self) -> Address {
         let setup = self.setup.lock();
-        let Some(address) = &setup.address else { return Address::unnamed(self.domain) };
+        let Some(address) = &setup.address else {
+            return setup.wished.clone().unwrap_or(Address::unnamed(self.domain));
+        };
         // As on Linux, a connection chooses the address of which it had any.
         setup.peer.as_ref().map_or_else(|| address.clone(), |peer| address.as_sender_to(&peer.address))
     }
 
     /// Returns the process that made it and its peer, if it is one of a pair.
-    pub fn peer_pid(&self) -> Option<u32> {
-        self.peer_pid
+    pub fn peer_process(&self) -> Option<Ucred> {
+        self.peer_process
     }
 
     /// Returns the address of the other side.
@@ -407,7 +203,11 @@ impl Datagrams {
                 name.set(Reached::Inbox(self.inbox.clone()));
                 setup.address = Some(address);
             }
-            None => setup.register(address, &self.inbox)?,
+            None => {
+                setup.chose_port = !address.is_without_port();
+                setup.wished = address.without_port();
+                setup.register(address, &self.inbox)?;
+            }
         }
         setup.name = name;
         Ok(())
@@ -438,9 +238,15 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Disconnects it.
+    /// Disconnects it. As on Linux, a port that its program did not choose goes.
     pub fn disconnect(&self) {
         self.set_peer(None, None);
+        if self.domain != Domain::Unix {
+            let mut setup = self.setup.lock();
+            if !setup.chose_port {
+                setup.address.take().iter().for_each(|address| ADDRESSES.forget(address));
+            }
+        }
     }
 
     fn set_peer(&self, peer: Option<Peer>, only_from: Option<Sender>) {
@@ -458,7 +264,8 @@ impl Datagrams {
     fn be_bound(&self, to: &Address) -> Result<Address, Errno> {
         let mut setup = self.setup.lock();
         if setup.address.is_none() {
-            setup.register(Address::any(self.domain), &self.inbox)?;
+            let wished = setup.wished.clone().unwrap_or(Address::any(self.domain));
+            setup.register(wished, &self.inbox)?;
         }
         Ok(setup.address.as_ref().map_or(Address::unnamed(self.domain), |own| own.as_sender_to(to)))
     }
@@ -471,40 +278,24 @@ impl Datagrams {
         }
     }
 
-    /// Sends a message, to the address `to` or else to its peer. `to` has the file of a Unix socket's
-    /// address.
-    ///
-    /// # Errors
-    /// ENOTCONN or EDESTADDRREQ without an address, those of the table at the head of the module, EPIPE after
-    /// `shutdown`. EAGAIN, EINTR, ENOMEM.
-    pub fn send(
+    /// Sends a message of the Unix domain to its `peer` or to another address.
+    fn send_unix(
         &self,
         message: &mut Option<Message>,
         to: Option<(&Address, Option<&NodeRef>)>,
+        peer: Option<Peer>,
         wait: bool,
     ) -> Result<(), Errno> {
-        self.say_refused()?;
-        let (peer, has_ended) = {
-            let setup = self.setup.lock();
-            (setup.peer.clone(), setup.has_ended)
-        };
-        if has_ended {
-            return Err(Errno::EPIPE);
-        }
-        let no_address = if self.domain == Domain::Unix { Errno::ENOTCONN } else { Errno::EDESTADDRREQ };
-        if self.domain != Domain::Unix {
-            self.be_bound(&Address::any(self.domain))?;
-            let is_peer = to.is_none();
-            let to = to.map(|(address, _)| address.clone()).or(peer.map(|peer| peer.address));
-            return self.send_udp(message, &to.ok_or(no_address)?, is_peer);
-        }
-        if let Some(message) = message.as_mut() {
-            message.from = self.local();
-        }
         let inbox = match to {
             Some((address, name)) => self.look_up(address, name)?.ok_or(Errno::ECONNREFUSED)?,
-            None => peer.and_then(|peer| peer.inbox).ok_or(no_address)?,
+            None => peer.and_then(|peer| peer.inbox).ok_or(Errno::ENOTCONN)?,
         };
+        if let Some(message) = message.as_mut() {
+            message.from = self.local();
+            if self.inbox.names_senders.get() || inbox.names_senders.get() {
+                message.sender.get_or_insert_with(credentials::this_process);
+            }
+        }
         if let Some(rights) = message.as_ref().and_then(|message| message.rights.as_ref()) {
             rights.go_to(inbox.id());
         }
@@ -516,6 +307,38 @@ impl Datagrams {
         put
     }
 
+    /// Adds to the message of which more follows, or begins one. If more follows again, it stays until later.
+    ///
+    /// # Errors
+    /// EMSGSIZE if it gets too long: all of it is lost. EDESTADDRREQ, ENOMEM.
+    pub fn gather(&self, message: Message, to: Option<Address>, more_follows: bool) -> Result<(), Errno> {
+        self.say_refused()?;
+        let (mut whole, to) = {
+            let mut setup = self.setup.lock();
+            if to.is_none() && setup.peer.is_none() && setup.begun.is_none() {
+                return Err(Errno::EDESTADDRREQ);
+            }
+            match setup.begun.take() {
+                Some((begun, to)) => (begun, to),
+                None => (Message::new(Default::default())?, to),
+            }
+        };
+        if whole.len() + message.len() > MOST_UDP {
+            return Err(Errno::EMSGSIZE);
+        }
+        whole.append(message)?;
+        if more_follows {
+            self.setup.lock().begun = Some((whole, to));
+            return Ok(());
+        }
+        Messages::send(self, &mut Some(whole), to.as_ref().map(|to| (to, None)), false)
+    }
+
+    /// Returns whether a message was begun of which more follows.
+    pub fn has_begun(&self) -> bool {
+        self.setup.lock().begun.is_some()
+    }
+
     /// Disconnects it from a peer that is closed, as on Linux.
     fn lose(&self, closed: &Arc<Inbox>) {
         let is_peer = |peer: &Peer| peer.inbox.as_ref().is_some_and(|inbox| Arc::ptr_eq(inbox, closed));
@@ -525,6 +348,9 @@ impl Datagrams {
     }
 
     fn send_udp(&self, message: &mut Option<Message>, to: &Address, is_peer: bool) -> Result<(), Errno> {
+        if to.is_remote() {
+            return self.send_remote(message, to);
+        }
         let from = self.be_bound(to)?;
         let put = match ADDRESSES.find(to) {
             Some(inbox) => {
@@ -547,14 +373,6 @@ impl Datagrams {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Takes the next message, or copies it if it is to stay. Returns `None` if no more come.
-    ///
-    /// # Errors
-    /// ECONNREFUSED if nothing was where it sent a message, EAGAIN, EINTR.
-    pub fn receive(&self, stays: bool, wait: bool) -> Result<Option<Message>, Errno> {
-        self.inbox.take(stays, wait, || self.say_refused())
     }
 
     /// Takes the error that is pending (SO_ERROR).
@@ -585,12 +403,44 @@ impl Datagrams {
         // Its own senders wait there.
         peer.iter().for_each(|inbox| inbox.left.wake_all());
         if incoming {
-            let mut queue = self.inbox.queue.lock();
-            queue.has_ended = true;
-            queue.arrivals += 1;
+            self.inbox.end();
+        } else {
+            self.inbox.wake();
         }
-        self.inbox.wake();
         Ok(())
+    }
+}
+
+impl Messages for Datagrams {
+    fn most(&self) -> usize {
+        if self.domain == Domain::Unix { MOST_UNIX } else { MOST_UDP }
+    }
+
+    fn send(
+        &self,
+        message: &mut Option<Message>,
+        to: Option<(&Address, Option<&NodeRef>)>,
+        wait: bool,
+    ) -> Result<(), Errno> {
+        self.say_refused()?;
+        let (peer, has_ended) = {
+            let setup = self.setup.lock();
+            (setup.peer.clone(), setup.has_ended)
+        };
+        if has_ended {
+            return Err(Errno::EPIPE);
+        }
+        if self.domain == Domain::Unix {
+            return self.limits.sending(wait, || self.send_unix(message, to, peer, wait));
+        }
+        self.be_bound(&Address::any(self.domain))?;
+        let is_peer = to.is_none();
+        let to = to.map(|(address, _)| address.clone()).or(peer.map(|peer| peer.address));
+        self.send_udp(message, &to.ok_or(Errno::EDESTADDRREQ)?, is_peer)
+    }
+
+    fn receive(&self, stays: bool, wait: bool) -> Result<Option<Message>, Errno> {
+        self.limits.receiving(wait, || self.inbox.take(stays, wait, || self.say_refused()))
     }
 }
 
@@ -613,18 +463,11 @@ impl Content for Datagrams {
     }
 
     fn read(&self, _at: u64, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
-        let Some(message) = self.receive(false, wait)? else { return Ok(0) };
-        let mut done = 0;
-        for page in message.pages.iter() {
-            done += copy_prefix(after_mut(into, done), page);
-        }
-        Ok(done)
+        super::read_message(self, into, wait)
     }
 
     fn write(&self, _at: WriteAt, from: &[u8], wait: bool) -> Result<usize, Errno> {
-        let mut pages = fallible::empty(1)?;
-        pages.push(fallible::copied(from)?);
-        self.send(&mut Some(Message::new(pages)?), None, wait).map(|()| from.len())
+        super::write_message(self, from, wait)
     }
 
     fn ready(&self) -> i16 {
@@ -653,7 +496,7 @@ impl Content for Datagrams {
     }
 
     fn waiting(&self, _at: u64) -> u64 {
-        self.inbox.queue.lock().messages.front().map_or(0, |message| message.len as u64)
+        self.inbox.queue.lock().waiting()
     }
 
     fn holders(&self) -> Option<&Holders> {
@@ -661,12 +504,12 @@ impl Content for Datagrams {
     }
 
     fn closed(&self) {
-        let Setup { address, name, peer, .. } = take(&mut *self.setup.lock());
+        let Setup { address, name, peer, begun, .. } = take(&mut *self.setup.lock());
         match name.as_ref().and_then(Name::of) {
             Some(name) => name.set(Reached::Nothing),
             None => address.iter().for_each(|address| ADDRESSES.forget(address)),
         }
-        drop(peer);
+        drop((peer, begun));
         self.inbox.clear(|queue| queue.is_closed = true);
     }
 

@@ -1,4 +1,5 @@
-//! Sockets for bytes in order. A connection is two pipes, one in each direction.
+//! Sockets for bytes in order, and for messages in order on a connection (SOCK_SEQPACKET). A connection is
+//! two [channels](Channel), one in each direction.
 //!
 //! | a socket is | after | has |
 //! |---|---|---|
@@ -9,24 +10,35 @@
 //! A listener leaves [`ADDRESSES`], or the file of its address, when its socket closes, and then ends the
 //! connections in its queue.
 //!
-//! Lock order: a socket's `setup`, then `ADDRESSES` or the lock of a listener's queue.
+//! Lock order: a socket's `setup`, its `connecting`, then the network, `ADDRESSES` or the lock of a
+//! listener's queue.
+
+mod remote;
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::any::Any;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use abi::Errno;
-use abi::file::{O_RDWR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, POLLRDNORM, POLLWRNORM, S_IFSOCK};
+use abi::file::{O_RDWR, POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, POLLRDNORM, POLLWRNORM, S_IFSOCK};
+use abi::socket::Ucred;
 use sync::{SetOnce, SpinLock};
 
+pub use remote::{listener_at, offer};
+
 use super::addresses::Addresses;
-use super::{Address, Domain, Name, QueueId, Reached, Rights};
+use super::channel::{Channel, Side};
+use super::credentials;
+use super::inbox::{MOST_UNIX, Message};
+use super::time_limits::TimeLimits;
+use super::{Address, Domain, Messages, NAMES_SENDERS, Name, QueueId, Reached, Rights};
 use crate::fs::content::{Content, WriteAt};
 use crate::fs::holders::Holders;
+use crate::fs::network::{self, Far};
 use crate::fs::node::{Node, NodeRef, Volume};
 use crate::fs::open_file::OpenFile;
-use crate::fs::pipe::{Pipe, if_set};
+use crate::fs::pipe::{Senders, if_set};
 use crate::fs::readiness;
 use crate::mm::fallible;
 use crate::mm::static_or_arc::StaticOrArc;
@@ -38,10 +50,16 @@ const MOST_WAITING: usize = 128;
 /// A socket for bytes in order.
 pub struct Stream {
     domain: Domain,
+    /// Set if it is for messages.
+    keeps_bounds: bool,
     link: SetOnce<Link>,
     setup: SpinLock<Setup>,
+    /// A connection by the network that is being made, or could not be made. `link` is set with it locked.
+    connecting: SpinLock<Option<Arc<Far>>>,
     /// Options that a program sets and gets, a bit each. Relaxed: they order nothing.
     pub options: AtomicU32,
+    /// How long its calls wait.
+    pub limits: TimeLimits,
     holders: Holders,
 }
 
@@ -56,20 +74,25 @@ struct Setup {
 }
 
 /// One side of a connection.
+#[derive(Clone)]
 struct Link {
-    incoming: Arc<Pipe>,
-    outgoing: Arc<Pipe>,
+    incoming: Channel,
+    outgoing: Channel,
     local: Address,
     peer: Address,
     /// The process that made the other side.
-    peer_pid: u32,
+    peer_process: Ucred,
+    /// The network's part, if the other side is there.
+    far: Option<Arc<Far>>,
 }
 
 /// A socket that listens.
 pub struct Listener {
     address: Address,
     /// The process that made it listen.
-    pid: u32,
+    process: Ucred,
+    /// Set if its connections are for messages.
+    pub keeps_bounds: bool,
     queue: SpinLock<Queue>,
     arrived: WaitQueue,
     accepted: WaitQueue,
@@ -84,31 +107,43 @@ struct Queue {
 }
 
 static ADDRESSES: Addresses<Listener> = Addresses::new();
+/// Those of sockets for messages.
+static ADDRESSES_FOR_MESSAGES: Addresses<Listener> = Addresses::new();
 
-/// Opens a socket. `flags` are `O_*`.
+/// Opens a socket, for messages if it `keeps_bounds`. `flags` are `O_*`.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn open(domain: Domain, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
-    with(domain, None, flags)
+pub fn open(domain: Domain, keeps_bounds: bool, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
+    with(domain, keeps_bounds, None, flags, 0)
 }
 
 /// Opens two sockets that are connected.
 ///
 /// # Errors
 /// ENOMEM.
-pub fn pair(flags: u32, pid: u32) -> Result<[StaticOrArc<OpenFile>; 2], Errno> {
-    let side = || (Address::unnamed(Domain::Unix), pid);
-    let [one, other] = connection(side(), side())?;
-    Ok([with(Domain::Unix, Some(one), flags)?, with(Domain::Unix, Some(other), flags)?])
+pub fn pair(keeps_bounds: bool, flags: u32, process: Ucred) -> Result<[StaticOrArc<OpenFile>; 2], Errno> {
+    let side = || (Address::unnamed(Domain::Unix), process);
+    let open = |link| with(Domain::Unix, keeps_bounds, Some(link), flags, 0);
+    let [one, other] = connection(keeps_bounds, side(), side())?;
+    Ok([open(one)?, open(other)?])
 }
 
-fn with(domain: Domain, link: Option<Link>, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
+fn with(
+    domain: Domain,
+    keeps_bounds: bool,
+    link: Option<Link>,
+    flags: u32,
+    options: u32,
+) -> Result<StaticOrArc<OpenFile>, Errno> {
     let socket = Stream {
         domain,
+        keeps_bounds,
         link: SetOnce::new(),
         setup: SpinLock::new(Setup::default()),
-        options: AtomicU32::new(0),
+        connecting: SpinLock::new(None),
+        options: AtomicU32::new(options),
+        limits: TimeLimits::default(),
         holders: Holders::new(),
     };
     link.into_iter().for_each(|link| socket.link.set(link));
@@ -117,27 +152,48 @@ fn with(domain: Domain, link: Option<Link>, flags: u32) -> Result<StaticOrArc<Op
 
 /// Makes both sides of a connection, each from its address and its process.
 fn connection(
-    (one, one_pid): (Address, u32),
-    (other, other_pid): (Address, u32),
+    keeps_bounds: bool,
+    (one, one_process): (Address, Ucred),
+    (other, other_process): (Address, Ucred),
 ) -> Result<[Link; 2], Errno> {
-    let pipes = [Pipe::new()?, Pipe::new()?];
-    let [there, back] = &pipes;
+    let (there, back) = (Channel::new(keeps_bounds)?, Channel::new(keeps_bounds)?);
     Ok([
         Link {
             incoming: back.clone(),
             outgoing: there.clone(),
             local: one.clone(),
             peer: other.clone(),
-            peer_pid: other_pid,
+            peer_process: other_process,
+            far: None,
         },
-        Link { incoming: there.clone(), outgoing: back.clone(), local: other, peer: one, peer_pid: one_pid },
+        Link {
+            incoming: there.clone(),
+            outgoing: back.clone(),
+            local: other,
+            peer: one,
+            peer_process: one_process,
+            far: None,
+        },
     ])
 }
 
 impl Link {
     fn close(&self) {
+        if let Some(far) = &self.far {
+            return far.close();
+        }
         self.incoming.close_reader();
         self.outgoing.close_writer();
+    }
+
+    /// Lets messages in both directions name their senders, as far as this side decides.
+    fn name_senders(&self, wanted: bool) {
+        if self.far.is_some() {
+            // The other side is no process.
+            return;
+        }
+        self.incoming.name_senders(Side::Receiver, wanted);
+        self.outgoing.name_senders(Side::Sender, wanted);
     }
 }
 
@@ -145,6 +201,25 @@ impl Stream {
     /// Returns its domain.
     pub fn domain(&self) -> Domain {
         self.domain
+    }
+
+    /// Returns whether it is for messages.
+    pub fn keeps_bounds(&self) -> bool {
+        self.keeps_bounds
+    }
+
+    fn addresses(&self) -> &'static Addresses<Listener> {
+        if self.keeps_bounds { &ADDRESSES_FOR_MESSAGES } else { &ADDRESSES }
+    }
+
+    /// Returns whether it asks for the names of senders.
+    pub fn asks_for_senders(&self) -> bool {
+        self.options.load(Ordering::Relaxed) & NAMES_SENDERS != 0
+    }
+
+    /// Follows a change of its options.
+    pub fn name_senders(&self) {
+        self.linked().into_iter().for_each(|link| link.name_senders(self.asks_for_senders()));
     }
 
     /// Sets or returns whether it takes connections of version 6 only.
@@ -156,8 +231,8 @@ impl Stream {
 
     /// Calls `f` with the queue of what comes in, or with those of the connections that wait to be accepted.
     pub fn each_queue(&self, f: impl FnMut(QueueId)) {
-        let id = |link: &Link| Pipe::id(&link.incoming);
-        if let Some(link) = self.link.get() {
+        let id = |link: &Link| link.incoming.id();
+        if let Some(link) = self.linked() {
             return Some(id(link)).into_iter().for_each(f);
         }
         let listener = self.setup.lock().listener.clone();
@@ -168,7 +243,7 @@ impl Stream {
 
     /// Drops the descriptors that have arrived, also in connections that wait to be accepted.
     pub fn drop_rights(&self) {
-        if let Some(link) = self.link.get() {
+        if let Some(link) = self.linked() {
             return link.incoming.drop_rights();
         }
         let Some(listener) = self.setup.lock().listener.clone() else { return };
@@ -177,7 +252,7 @@ impl Stream {
     }
 
     fn link(&self) -> Result<&Link, Errno> {
-        self.link.get().ok_or(Errno::ENOTCONN)
+        self.linked().ok_or(Errno::ENOTCONN)
     }
 
     /// Returns the error of a read if it is not connected.
@@ -187,7 +262,7 @@ impl Stream {
 
     /// Returns whether it is connected.
     pub fn is_connected(&self) -> bool {
-        self.link.get().is_some()
+        self.linked().is_some()
     }
 
     /// Returns whether it listens.
@@ -198,7 +273,7 @@ impl Stream {
     /// Returns its address.
     pub fn local(&self) -> Address {
         let bound = || self.setup.lock().address.clone();
-        match self.link.get() {
+        match self.linked() {
             Some(link) => link.local.clone(),
             None => bound().unwrap_or(Address::unnamed(self.domain)),
         }
@@ -213,9 +288,9 @@ impl Stream {
     }
 
     /// Returns the process that made the other side, or that listens here.
-    pub fn peer_pid(&self) -> Option<u32> {
-        let listener = || self.setup.lock().listener.as_ref().map(|listener| listener.pid);
-        self.link.get().map_or_else(listener, |link| Some(link.peer_pid))
+    pub fn peer_process(&self) -> Option<Ucred> {
+        let listener = || self.setup.lock().listener.as_ref().map(|listener| listener.process);
+        self.linked().map_or_else(listener, |link| Some(link.peer_process))
     }
 
     /// Returns whether it may get an address.
@@ -232,16 +307,17 @@ impl Stream {
         if setup.address.is_some() || self.is_connected() {
             return Err(Errno::EINVAL);
         }
-        let address = if name.is_some() { address } else { ADDRESSES.register(address, setup.only_v6)? };
+        let address =
+            if name.is_some() { address } else { self.addresses().register(address, setup.only_v6)? };
         (setup.address, setup.name) = (Some(address), name);
         Ok(())
     }
 
-    /// Begins to listen for process `pid`, or changes the number of connections that may wait.
+    /// Begins to listen for `process`, or changes the number of connections that may wait.
     ///
     /// # Errors
     /// EINVAL if it is connected, or has no address and is of the Unix domain. ENOMEM, EADDRINUSE.
-    pub fn listen(&self, most: usize, pid: u32) -> Result<(), Errno> {
+    pub fn listen(&self, most: usize, process: Ucred) -> Result<(), Errno> {
         let most = most.min(MOST_WAITING);
         let mut setup = self.setup.lock();
         if self.is_connected() {
@@ -254,26 +330,27 @@ impl Stream {
         let address = match setup.address.clone() {
             Some(address) => address,
             None if self.domain == Domain::Unix => return Err(Errno::EINVAL),
-            None => ADDRESSES.register(Address::any(self.domain), setup.only_v6)?,
+            None => self.addresses().register(Address::any(self.domain), setup.only_v6)?,
         };
         setup.address = Some(address.clone());
         let queue = Queue { links: VecDeque::new(), most, arrivals: 0, is_closed: false };
         let listener = fallible::arc(Listener {
             address: address.clone(),
-            pid,
+            process,
+            keeps_bounds: self.keeps_bounds,
             queue: SpinLock::new(queue),
             arrived: WaitQueue::new(),
             accepted: WaitQueue::new(),
         })?;
         match setup.name.as_ref().and_then(Name::of) {
             Some(name) => name.set(Reached::Listener(listener.clone())),
-            None => ADDRESSES.set_target(&address, &listener),
+            None => self.addresses().set_target(&address, &listener),
         }
         setup.listener = Some(listener);
         Ok(())
     }
 
-    /// Connects it for process `pid` to the listener at an address. `name` is the file of one of the Unix
+    /// Connects it for `process` to the listener at an address. `name` is the file of one of the Unix
     /// domain.
     ///
     /// # Errors
@@ -284,14 +361,17 @@ impl Stream {
         address: &Address,
         name: Option<&NodeRef>,
         wait: bool,
-        pid: u32,
+        process: Ucred,
     ) -> Result<(), Errno> {
         if self.is_connected() {
             return Err(Errno::EISCONN);
         }
+        if address.is_remote() {
+            return self.connect_remote(address, wait);
+        }
         let listener = match name {
-            Some(name) => Name::listener(name)?,
-            None => ADDRESSES.find(address).ok_or(Errno::ECONNREFUSED)?,
+            Some(name) => Name::listener(name, self.keeps_bounds)?,
+            None => self.addresses().find(address).ok_or(Errno::ECONNREFUSED)?,
         };
         let local = {
             let setup = self.setup.lock();
@@ -305,19 +385,18 @@ impl Stream {
         };
         let local = local.unwrap_or_else(|| Address::of_client(self.domain, address));
         let peer = if name.is_some() { listener.address.clone() } else { address.reached() };
-        let [mine, mut theirs] = connection((local, pid), (peer, listener.pid))?;
+        let [mine, mut theirs] = connection(self.keeps_bounds, (local, process), (peer, listener.process))?;
         theirs.peer = theirs.peer.seen_from(&listener.address);
         theirs.local = theirs.local.seen_from(&listener.address);
-        listener.put(theirs, wait)?;
-        let setup = self.setup.lock();
-        if self.is_connected() {
-            drop(setup);
+        mine.name_senders(self.asks_for_senders());
+        // As on Linux, until the connection is accepted.
+        theirs.incoming.name_senders(Side::Receiver, true);
+        self.limits.sending(wait, || listener.put(theirs, wait))?;
+        if let Err(mine) = self.set_link(mine) {
             // Another thread was faster. The listener finds this connection at its end.
             mine.close();
             return Err(Errno::EISCONN);
         }
-        self.link.set(mine);
-        drop(setup);
         // Tasks that wait for the socket have seen it without a link.
         readiness::changed();
         Ok(())
@@ -329,12 +408,12 @@ impl Stream {
     /// EINVAL unless it listens, EAGAIN, EINTR, ENOMEM.
     pub fn accept(&self, wait: bool, flags: u32) -> Result<StaticOrArc<OpenFile>, Errno> {
         let listener = self.setup.lock().listener.clone().ok_or(Errno::EINVAL)?;
-        let link = listener.take(wait)?;
-        let ends = (link.incoming.clone(), link.outgoing.clone());
-        with(self.domain, Some(link), flags).inspect_err(|_| {
-            ends.0.close_reader();
-            ends.1.close_writer();
-        })
+        let link = self.limits.receiving(wait, || listener.take(wait))?;
+        network::accepted();
+        let unused = link.clone();
+        let inherited = self.options.load(Ordering::Relaxed) & NAMES_SENDERS;
+        link.name_senders(inherited != 0);
+        with(self.domain, self.keeps_bounds, Some(link), flags, inherited).inspect_err(|_| unused.close())
     }
 
     /// Ends what comes in.
@@ -356,53 +435,109 @@ impl Stream {
     /// # Errors
     /// ENOTCONN.
     pub fn end_outgoing(&self) -> Result<(), Errno> {
-        self.link().map(|link| link.outgoing.close_writer())
+        self.link().map(|link| {
+            link.outgoing.close_writer();
+            link.tell_network();
+        })
     }
 }
 
 /// A stream whose reads and writes take descriptors with them.
 pub struct WithRights<'a> {
     stream: &'a Stream,
-    rights: SpinLock<Option<Rights>>,
+    carried: SpinLock<Carried>,
+}
+
+/// The things that go with the bytes of a stream.
+#[derive(Default)]
+pub struct Carried {
+    /// Descriptors.
+    pub rights: Option<Rights>,
+    /// The name of the sender.
+    pub sender: Option<Ucred>,
 }
 
 impl<'a> WithRights<'a> {
-    /// Begins a transfer: with the descriptors to send, or none to receive some.
-    pub fn new(stream: &'a Stream, rights: Option<Rights>) -> Self {
-        Self { stream, rights: SpinLock::new(rights) }
+    /// Begins a transfer: with what is to be sent, or nothing to receive some.
+    pub fn new(stream: &'a Stream, carried: Carried) -> Self {
+        Self { stream, carried: SpinLock::new(carried) }
     }
 
-    /// Returns the descriptors that were received, or not sent.
-    pub fn into_rights(self) -> Option<Rights> {
-        self.rights.lock().take()
+    /// Returns what was received, or not sent.
+    pub fn into_carried(self) -> Carried {
+        core::mem::take(&mut *self.carried.lock())
     }
 }
 
 impl Content for WithRights<'_> {
-    /// Bytes after those with descriptors are left for the next call.
+    /// Bytes after those with descriptors, or of another sender, are left for the next call.
     fn read(&self, _at: u64, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
-        if self.rights.lock().is_some() {
-            return Err(Errno::EAGAIN);
-        }
+        let before = {
+            let carried = self.carried.lock();
+            if carried.rights.is_some() {
+                return Err(Errno::EAGAIN);
+            }
+            carried.sender
+        };
         let link = self.stream.link.get().ok_or(self.stream.unread())?;
-        let (len, rights) = link.incoming.read_with_rights(into, wait)?;
-        *self.rights.lock() = rights;
-        Ok(len)
+        let bytes = link.incoming.bytes().ok_or(Errno::EINVAL)?;
+        let senders = match before {
+            _ if !self.stream.asks_for_senders() => Senders::All,
+            None => Senders::First,
+            Some(sender) => Senders::Only(sender),
+        };
+        let read = || bytes.read_with_rights(into, wait, senders);
+        let taken = self.stream.limits.receiving(wait, read)?;
+        *self.carried.lock() = Carried { rights: taken.rights, sender: before.or(taken.sender) };
+        Ok(taken.len)
     }
 
     fn write(&self, _at: WriteAt, from: &[u8], wait: bool) -> Result<usize, Errno> {
         let link = self.stream.link.get().ok_or(Errno::ENOTCONN)?;
-        let mut rights = self.rights.lock().take();
+        let bytes = link.outgoing.bytes().ok_or(Errno::EINVAL)?;
+        let Carried { mut rights, sender } = core::mem::take(&mut *self.carried.lock());
         if let Some(rights) = &rights {
-            rights.go_to(Pipe::id(&link.outgoing));
+            rights.go_to(link.outgoing.id());
         }
-        let done = link.outgoing.write_with_rights(from, &mut rights, wait);
-        *self.rights.lock() = rights;
+        let write = || bytes.write_with_rights(from, &mut rights, sender, wait);
+        let done = self.stream.limits.sending(wait, write);
+        *self.carried.lock() = Carried { rights, sender };
         done
     }
 
     fn ready(&self) -> i16 {
         self.stream.ready()
+    }
+}
+
+impl Messages for Stream {
+    fn most(&self) -> usize {
+        MOST_UNIX
+    }
+
+    /// As on Linux, an address makes no difference.
+    fn send(
+        &self,
+        message: &mut Option<Message>,
+        _to: Option<(&Address, Option<&NodeRef>)>,
+        wait: bool,
+    ) -> Result<(), Errno> {
+        let link = self.link()?;
+        let inbox = link.outgoing.messages().ok_or(Errno::EOPNOTSUPP)?;
+        if let Some(message) = message.as_mut() {
+            message.from = link.local.clone();
+            if inbox.names_senders.get() {
+                message.sender.get_or_insert_with(credentials::this_process);
+            }
+            message.rights.iter().for_each(|rights| rights.go_to(inbox.id()));
+        }
+        // The messages of a connection have one sender.
+        self.limits.sending(wait, || inbox.put(message, &inbox.as_sender(), wait, || false))
+    }
+
+    fn receive(&self, stays: bool, wait: bool) -> Result<Option<Message>, Errno> {
+        let inbox = self.link()?.incoming.messages().ok_or(Errno::EOPNOTSUPP)?;
+        self.limits.receiving(wait, || inbox.take(stays, wait, || Ok(())))
     }
 }
 
@@ -463,26 +598,38 @@ impl Content for Stream {
     }
 
     fn read(&self, _at: u64, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
-        self.link.get().ok_or(self.unread())?.incoming.read(into, wait)
+        let link = self.linked().ok_or(self.unread())?;
+        match (&link.incoming, &link.far) {
+            (Channel::Bytes(bytes), None) => self.limits.receiving(wait, || bytes.read(into, wait)),
+            (Channel::Bytes(_), Some(far)) => self.limits.receiving(wait, || far.read(into, wait)),
+            (Channel::Messages(_), _) => super::read_message(self, into, wait),
+        }
     }
 
     fn peek(&self, skipped: usize, into: &mut [u8], wait: bool) -> Result<usize, Errno> {
-        self.link.get().ok_or(self.unread())?.incoming.peek(skipped, into, wait)
+        let link = self.linked().ok_or(self.unread())?;
+        let bytes = link.incoming.bytes().ok_or(Errno::EOPNOTSUPP)?;
+        self.limits.receiving(wait, || bytes.peek(skipped, into, wait))
     }
 
     fn write(&self, _at: WriteAt, from: &[u8], wait: bool) -> Result<usize, Errno> {
         // As on Linux, the end of a stream that was never connected.
         let unconnected = if self.domain == Domain::Unix { Errno::ENOTCONN } else { Errno::EPIPE };
-        self.link.get().ok_or(unconnected)?.outgoing.write(from, wait)
+        let link = self.linked().ok_or(unconnected)?;
+        match (&link.outgoing, &link.far) {
+            (Channel::Bytes(bytes), None) => self.limits.sending(wait, || bytes.write(from, wait)),
+            (Channel::Bytes(_), Some(far)) => self.limits.sending(wait, || far.write(from, wait)),
+            (Channel::Messages(_), _) => super::write_message(self, from, wait),
+        }
     }
 
     /// As on Linux, the end of what comes in can be read.
     fn ready(&self) -> i16 {
-        let Some(link) = self.link.get() else {
+        let Some(link) = self.linked() else {
             let listener = self.setup.lock().listener.clone();
             return match listener {
                 Some(listener) => if_set(!listener.queue.lock().links.is_empty(), POLLIN | POLLRDNORM),
-                None => POLLOUT | POLLWRNORM | POLLHUP,
+                None => self.ready_unconnected(),
             };
         };
         let ((bytes, ended), (room, left)) = (link.incoming.readable(), link.outgoing.writable());
@@ -490,20 +637,21 @@ impl Content for Stream {
             | if_set(ended, POLLRDHUP)
             | if_set(room || left, POLLOUT | POLLWRNORM)
             | if_set(ended && left, POLLHUP)
+            | if_set(link.has_error(), POLLERR)
     }
 
     fn changes(&self) -> Option<u64> {
-        match self.link.get() {
+        match self.linked() {
             Some(link) => Some(1 + link.incoming.arrivals().wrapping_add(link.outgoing.departures())),
             None => {
                 let listener = self.setup.lock().listener.clone();
-                Some(listener.map_or(0, |listener| listener.queue.lock().arrivals))
+                Some(listener.map_or_else(|| self.settled(), |listener| listener.queue.lock().arrivals))
             }
         }
     }
 
     fn waiting(&self, _at: u64) -> u64 {
-        self.link.get().map_or(0, |link| link.incoming.waiting())
+        self.linked().map_or(0, |link| link.incoming.waiting())
     }
 
     fn holders(&self) -> Option<&Holders> {
@@ -514,10 +662,11 @@ impl Content for Stream {
         let Setup { address, name, listener, .. } = core::mem::take(&mut *self.setup.lock());
         match name.as_ref().and_then(Name::of) {
             Some(name) => name.set(Reached::Nothing),
-            None => address.iter().for_each(|address| ADDRESSES.forget(address)),
+            None => address.iter().for_each(|address| self.addresses().forget(address)),
         }
         listener.iter().for_each(|listener| listener.close());
-        self.link.get().into_iter().for_each(Link::close);
+        self.linked().into_iter().for_each(Link::close);
+        self.stop_connecting();
     }
 
     fn stands_for(&self) -> Option<&dyn Any> {

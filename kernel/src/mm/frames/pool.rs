@@ -81,6 +81,14 @@ pub unsafe fn init(map: &MemoryMap, notes_at: u64, end: u64) {
     *pool() = buddy;
 }
 
+/// Adds the frames from `start` to `end` to the pool at boot. The caller owns them, and the physmap shows
+/// them.
+pub(super) fn add(start: u64, end: u64) {
+    TOTAL.fetch_add((end - start) as usize, Ordering::Relaxed);
+    // SAFETY: memory of the image that is in no use, and that was never in the pool.
+    unsafe { pool().add(start, end) };
+}
+
 /// Returns whether the pool has only the reserve left, which allocations that can do without memory leave to
 /// the others.
 pub fn is_low() -> bool {
@@ -172,7 +180,7 @@ fn notes() -> Notes {
 }
 
 /// Returns one past the last frame.
-pub(in crate::mm) fn end() -> u64 {
+pub fn end() -> u64 {
     END.load(Ordering::Relaxed)
 }
 

@@ -10,12 +10,13 @@ use core::fmt::{self, Write};
 
 use abi::Errno;
 use abi::ipc::*;
+use abi::users::{CAP_SYS_ADMIN, CAP_SYS_RESOURCE};
 use sync::SpinLock;
 
 use super::table::{BLOCK, Table};
-use super::{Id, Object, Owner, Wanted, caller, now};
+use super::{Id, Object, Owner, READ, WRITE, Wanted, caller, now};
 use crate::mm::fallible::{self, Text};
-use crate::sched::WaitQueue;
+use crate::sched::{self, WaitQueue};
 
 static QUEUES: Table<Queue, { MSGMNI as usize / BLOCK }> = Table::new();
 
@@ -216,7 +217,7 @@ impl Queue {
         let mut message = Some(message);
         let mut attempt = || {
             let mut state = self.state.lock();
-            if let Err(error) = state.alive() {
+            if let Err(error) = state.owner.permit(WRITE).and_then(|()| state.alive()) {
                 return Some(Err(error));
             }
             if !state.has_room(bytes) {
@@ -238,6 +239,7 @@ impl Queue {
     pub fn receive(&self, receipt: Receipt) -> Result<Message, Errno> {
         let receiver = {
             let mut state = self.state.lock();
+            state.owner.permit(READ)?;
             state.alive()?;
             if let Some(taken) = state.take(&receipt) {
                 drop(state);
@@ -272,6 +274,7 @@ impl Queue {
     /// ENOMSG if there is none, E2BIG, EINVAL if it has no room, EIDRM, ENOMEM.
     pub fn copy(&self, index: i64, receipt: &Receipt) -> Result<Message, Errno> {
         let state = self.state.lock();
+        state.owner.permit(READ)?;
         state.alive()?;
         let message = usize::try_from(index).ok().and_then(|index| state.messages.get(index));
         let message = message.ok_or(Errno::ENOMSG)?;
@@ -282,12 +285,13 @@ impl Queue {
         Ok(Message { kind: message.kind, text: fallible::copied(&message.text)? })
     }
 
-    /// Describes it.
+    /// Describes it to a thread with the rights `wanted`.
     ///
     /// # Errors
-    /// EIDRM if it is removed.
-    pub fn describe(&self) -> Result<MsqidDs, Errno> {
+    /// EACCES, EIDRM if it is removed.
+    pub fn describe(&self, wanted: u32) -> Result<MsqidDs, Errno> {
         let state = self.state.lock();
+        state.owner.permit(wanted)?;
         state.alive()?;
         Ok(MsqidDs {
             perm: state.owner.describe(&self.id),
@@ -310,6 +314,9 @@ impl Queue {
     pub fn set(&self, new: &MsqidDs) -> Result<(), Errno> {
         let mut state = self.state.lock();
         state.alive()?;
+        if new.qbytes > MSGMNB as u64 {
+            sched::with_credentials(|of| of.must(CAP_SYS_RESOURCE))?;
+        }
         state.owner.set(&new.perm)?;
         state.most_bytes = new.qbytes;
         state.change_time = now();
@@ -321,9 +328,14 @@ impl Queue {
     /// Removes it with its messages. Senders and receivers that wait fail.
     ///
     /// # Errors
-    /// EIDRM if it is removed already.
+    /// EPERM, EIDRM if it is removed already.
     pub fn remove(&self) -> Result<(), Errno> {
+        self.end(|owner| owner.must_be_mine(CAP_SYS_ADMIN))
+    }
+
+    fn end(&self, permit: impl FnOnce(&Owner) -> Result<(), Errno>) -> Result<(), Errno> {
         let mut state = self.state.lock();
+        permit(&state.owner)?;
         state.alive()?;
         state.is_gone = true;
         let receivers = core::mem::take(&mut state.receivers);
@@ -344,7 +356,8 @@ impl Queue {
 /// # Errors
 /// Those of `Table::get_or_make`.
 pub fn get(wanted: Wanted) -> Result<u32, Errno> {
-    QUEUES.get_or_make(wanted, |_| Ok(()), || Ok(Queue::new(wanted)))
+    let permit = |found: &Queue| found.state.lock().owner.permit(wanted.flags);
+    QUEUES.get_or_make(wanted, permit, || Ok(Queue::new(wanted)))
 }
 
 /// Returns the queue with an identifier.
@@ -398,7 +411,7 @@ pub fn list(text: &mut Text) -> fmt::Result {
     writeln!(text, "{heads}      stime      rtime      ctime")?;
     let mut outcome = Ok(());
     QUEUES.for_each(|queue| {
-        outcome = outcome.and_then(|()| queue.describe().map_or(Ok(()), |found| line(queue, &found, text)));
+        outcome = outcome.and_then(|()| queue.describe(0).map_or(Ok(()), |found| line(queue, &found, text)));
     });
     outcome
 }
@@ -414,6 +427,6 @@ fn line(queue: &Queue, found: &MsqidDs, text: &mut Text) -> fmt::Result {
 /// Removes all queues.
 pub(super) fn remove_all() {
     QUEUES.for_each(|queue| {
-        let _removed_before = queue.remove();
+        let _removed_before = queue.end(|_| Ok(()));
     });
 }

@@ -7,8 +7,8 @@
 //! | `semaphores` | sets of semaphores, and what is undone when a process ends |
 //! | `messages` | queues of messages |
 //!
-//! Objects stay when their processes end, until they are removed. Every process is root's, so that rights are
-//! kept and never refused.
+//! Objects stay when their processes end, until they are removed. Rights are checked under the lock of an
+//! object, in the step that needs them.
 
 mod attachments;
 pub mod messages;
@@ -18,9 +18,12 @@ mod table;
 
 use abi::Errno;
 use abi::ipc::{IpcPerm, S_IRWXUGO};
+use abi::users::{CAP_IPC_OWNER, CAP_SYS_ADMIN};
 use sync::atomic::{AtomicU32, Ordering};
 
 use crate::arch;
+use crate::sched;
+use crate::users::Credentials;
 
 pub use attachments::{Attached, Attachments};
 pub use table::Object;
@@ -65,19 +68,64 @@ pub struct Owner {
     key: i32,
     uid: u32,
     gid: u32,
+    /// The user and the group of the process that made it.
+    maker: [u32; 2],
     mode: u32,
 }
 
+/// The right to read an object, in `IpcPerm::mode`.
+pub const READ: u32 = 0o444;
+/// The right to change it.
+pub const WRITE: u32 = 0o222;
+/// The right to execute from it.
+pub const EXECUTE: u32 = 0o111;
+
 impl Owner {
     fn new(wanted: Wanted) -> Self {
-        Self { key: wanted.key, uid: 0, gid: 0, mode: wanted.flags & S_IRWXUGO }
+        let (uid, gid) = sched::with_credentials(|of| (of.users.effective, of.groups.effective));
+        Self { key: wanted.key, uid, gid, maker: [uid, gid], mode: wanted.flags & S_IRWXUGO }
+    }
+
+    /// Returns an error unless the running thread has all rights in `wanted`, in which one for any of owner,
+    /// group and others counts.
+    ///
+    /// # Errors
+    /// EACCES.
+    fn permit(&self, wanted: u32) -> Result<(), Errno> {
+        let may = sched::with_credentials(|of| {
+            let granted = match () {
+                () if self.is_of(of) => self.mode >> 6,
+                () if of.is_in(self.gid) || of.is_in(self.maker[1]) => self.mode >> 3,
+                () => self.mode,
+            };
+            let wanted = (wanted >> 6 | wanted >> 3 | wanted) & 0o7;
+            wanted & !granted == 0 || of.can(CAP_IPC_OWNER)
+        });
+        if may { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// Returns whether its owner or its maker is the user of these credentials.
+    fn is_of(&self, of: &Credentials) -> bool {
+        let user = of.users.effective;
+        user == self.uid || user == self.maker[0]
+    }
+
+    /// Returns an error unless the running thread may do what only the owner and the maker may, or has a
+    /// capability.
+    ///
+    /// # Errors
+    /// EPERM.
+    fn must_be_mine(&self, or: u32) -> Result<(), Errno> {
+        let may = sched::with_credentials(|of| self.is_of(of) || of.can(or));
+        if may { Ok(()) } else { Err(Errno::EPERM) }
     }
 
     /// Sets what a program may set.
     ///
     /// # Errors
-    /// EINVAL if the user or the group is none.
+    /// EPERM, EINVAL if the user or the group is none.
     fn set(&mut self, new: &IpcPerm) -> Result<(), Errno> {
+        self.must_be_mine(CAP_SYS_ADMIN)?;
         if new.uid == u32::MAX || new.gid == u32::MAX {
             return Err(Errno::EINVAL);
         }
@@ -87,7 +135,7 @@ impl Owner {
     }
 
     fn describe(&self, id: &Id) -> IpcPerm {
-        IpcPerm::new(self.key, (self.uid, self.gid), self.mode, sequence(id.get()))
+        IpcPerm::new(self.key, [self.uid, self.gid], self.maker, self.mode, sequence(id.get()))
     }
 }
 

@@ -8,6 +8,7 @@ use core::fmt::{self, Write};
 use abi::Errno;
 use abi::file::{O_LARGEFILE, O_RDWR};
 use abi::ipc::*;
+use abi::users::{CAP_IPC_LOCK, CAP_SYS_ADMIN};
 use sync::SpinLock;
 use vm::PAGE_SIZE;
 
@@ -88,12 +89,13 @@ impl Segment {
         self.bytes.div_ceil(PAGE_SIZE)
     }
 
-    /// Describes it.
+    /// Describes it to a thread with the rights `wanted`.
     ///
     /// # Errors
-    /// EIDRM if it is removed.
-    pub fn describe(&self) -> Result<ShmidDs, Errno> {
+    /// EACCES, EIDRM if it is removed.
+    pub fn describe(&self, wanted: u32) -> Result<ShmidDs, Errno> {
         let state = self.state.lock();
+        state.owner.permit(wanted)?;
         state.alive()?;
         Ok(ShmidDs {
             perm: state.owner.describe(&self.id),
@@ -123,9 +125,10 @@ impl Segment {
     /// Notes that it is locked in memory, or not. Its pages are never swapped out.
     ///
     /// # Errors
-    /// EIDRM if it is removed.
+    /// EPERM, EIDRM if it is removed.
     pub fn lock(&self, is_locked: bool) -> Result<(), Errno> {
         let mut state = self.state.lock();
+        state.owner.must_be_mine(CAP_IPC_LOCK)?;
         state.alive()?;
         let rest = state.owner.mode & !SHM_LOCKED;
         state.owner.mode = rest | if is_locked { SHM_LOCKED } else { 0 };
@@ -135,9 +138,14 @@ impl Segment {
     /// Removes it, once it is attached no more.
     ///
     /// # Errors
-    /// EIDRM if it is removed.
+    /// EPERM, EIDRM if it is removed.
     pub fn remove(&self) -> Result<(), Errno> {
+        self.end(|owner| owner.must_be_mine(CAP_SYS_ADMIN))
+    }
+
+    fn end(&self, permit: impl FnOnce(&Owner) -> Result<(), Errno>) -> Result<(), Errno> {
         let mut state = self.state.lock();
+        permit(&state.owner)?;
         state.alive()?;
         state.owner.mode |= SHM_DEST;
         let key = core::mem::replace(&mut state.owner.key, IPC_PRIVATE);
@@ -148,6 +156,14 @@ impl Segment {
             SEGMENTS.remove(self);
         }
         Ok(())
+    }
+
+    /// Returns an error unless the running thread has all rights in `wanted`.
+    ///
+    /// # Errors
+    /// EACCES.
+    pub fn permit(&self, wanted: u32) -> Result<(), Errno> {
+        self.state.lock().owner.permit(wanted)
     }
 
     /// Counts a part that is about to be shown.
@@ -201,7 +217,8 @@ impl State {
 /// # Errors
 /// EINVAL for a bad size, those of `check_new` and of `Table::get_or_make`.
 pub fn get(wanted: Wanted, bytes: u64, check_new: impl Fn() -> Result<(), Errno>) -> Result<u32, Errno> {
-    let fits = |found: &Segment| if found.bytes < bytes { Err(Errno::EINVAL) } else { Ok(()) };
+    let fits =
+        |found: &Segment| if found.bytes < bytes { Err(Errno::EINVAL) } else { found.permit(wanted.flags) };
     SEGMENTS.get_or_make(wanted, fits, || {
         // SHMMAX is more, but a file cannot be longer than its offsets.
         if !(SHMMIN..=i64::MAX as u64).contains(&bytes) {
@@ -276,7 +293,7 @@ pub fn list(text: &mut Text) -> fmt::Result {
     )?;
     let mut outcome = Ok(());
     SEGMENTS.for_each(|segment| {
-        outcome = outcome.and_then(|()| segment.describe().map_or(Ok(()), |shm| line(segment, &shm, text)));
+        outcome = outcome.and_then(|()| segment.describe(0).map_or(Ok(()), |shm| line(segment, &shm, text)));
     });
     outcome
 }
@@ -293,6 +310,6 @@ fn line(segment: &Segment, shm: &ShmidDs, text: &mut Text) -> fmt::Result {
 /// Removes all segments.
 pub(super) fn remove_all() {
     SEGMENTS.for_each(|segment| {
-        let _removed_before = segment.remove();
+        let _removed_before = segment.end(|_| Ok(()));
     });
 }

@@ -14,10 +14,11 @@ use core::fmt::{self, Write};
 
 use abi::Errno;
 use abi::ipc::*;
+use abi::users::CAP_SYS_ADMIN;
 use sync::SpinLock;
 
 use super::table::{BLOCK, Table};
-use super::{Id, Object, Owner, Wanted, caller, now};
+use super::{Id, Object, Owner, READ, WRITE, Wanted, caller, now};
 use crate::mm::fallible::{self, Text};
 use crate::sched::WaitQueue;
 
@@ -304,6 +305,7 @@ impl Set {
         }
         {
             let mut state = self.state.lock();
+            state.owner.permit(if call.changed == 0 { READ } else { WRITE })?;
             state.alive()?;
             if call.undoes() {
                 state.open_undo(call.process)?;
@@ -334,12 +336,13 @@ impl Set {
         waited.and(Err(Errno::EAGAIN))
     }
 
-    /// Describes it.
+    /// Describes it to a thread with the rights `wanted`.
     ///
     /// # Errors
-    /// EIDRM if it is removed.
-    pub fn describe(&self) -> Result<SemidDs, Errno> {
+    /// EACCES, EIDRM if it is removed.
+    pub fn describe(&self, wanted: u32) -> Result<SemidDs, Errno> {
         let state = self.state.lock();
+        state.owner.permit(wanted)?;
         state.alive()?;
         Ok(SemidDs {
             perm: state.owner.describe(&self.id),
@@ -367,9 +370,10 @@ impl Set {
     /// # Errors
     /// EINVAL if there is no such semaphore, EIDRM if the set is removed.
     pub fn look(&self, number: i32, command: u32) -> Result<u64, Errno> {
-        let number = self.check(number)?;
         let state = self.state.lock();
+        state.owner.permit(READ)?;
         state.alive()?;
+        let number = self.check(number)?;
         let semaphore = state.semaphores.get(number).ok_or(Errno::EINVAL)?;
         Ok(match command {
             GETVAL => semaphore.value.into(),
@@ -388,6 +392,7 @@ impl Set {
     /// EIDRM if it is removed.
     pub fn values(&self, to: &mut [u16]) -> Result<(), Errno> {
         let state = self.state.lock();
+        state.owner.permit(READ)?;
         state.alive()?;
         to.iter_mut().zip(&state.semaphores).for_each(|(to, semaphore)| *to = semaphore.value);
         Ok(())
@@ -400,6 +405,7 @@ impl Set {
     pub fn set_value(&self, number: i32, value: u16) -> Result<(), Errno> {
         let number = self.check(number)?;
         let mut state = self.state.lock();
+        state.owner.permit(WRITE)?;
         state.alive()?;
         state.set(number, value);
         state.serve(number_bit(number));
@@ -412,6 +418,7 @@ impl Set {
     /// EIDRM if it is removed.
     pub fn set_values(&self, values: &[u16]) -> Result<(), Errno> {
         let mut state = self.state.lock();
+        state.owner.permit(WRITE)?;
         state.alive()?;
         values.iter().enumerate().for_each(|(number, &value)| state.set(number, value));
         state.serve(Numbers::MAX);
@@ -421,9 +428,14 @@ impl Set {
     /// Removes it. Calls that wait fail.
     ///
     /// # Errors
-    /// EIDRM if it is removed already.
+    /// EPERM, EIDRM if it is removed already.
     pub fn remove(&self) -> Result<(), Errno> {
+        self.end(|owner| owner.must_be_mine(CAP_SYS_ADMIN))
+    }
+
+    fn end(&self, permit: impl FnOnce(&Owner) -> Result<(), Errno>) -> Result<(), Errno> {
         let mut state = self.state.lock();
+        permit(&state.owner)?;
         state.alive()?;
         state.is_gone = true;
         let waiting = core::mem::take(&mut state.waiting);
@@ -490,7 +502,10 @@ impl Undoing {
 /// EINVAL for a bad number, and those of `Table::get_or_make`.
 pub fn get(wanted: Wanted, count: i32) -> Result<u32, Errno> {
     let count = usize::try_from(count).ok().filter(|&count| count <= SEMMSL as usize).ok_or(Errno::EINVAL)?;
-    let fits = |found: &Set| if found.count < count { Err(Errno::EINVAL) } else { Ok(()) };
+    let fits = |found: &Set| match found.count < count {
+        true => Err(Errno::EINVAL),
+        false => found.state.lock().owner.permit(wanted.flags),
+    };
     SETS.get_or_make(wanted, fits, || if count == 0 { Err(Errno::EINVAL) } else { Set::new(wanted, count) })
 }
 
@@ -542,7 +557,7 @@ pub fn list(text: &mut Text) -> fmt::Result {
     writeln!(text, "{heads}")?;
     let mut outcome = Ok(());
     SETS.for_each(|set| {
-        outcome = outcome.and_then(|()| set.describe().map_or(Ok(()), |found| line(set, &found, text)));
+        outcome = outcome.and_then(|()| set.describe(0).map_or(Ok(()), |found| line(set, &found, text)));
     });
     outcome
 }
@@ -557,6 +572,6 @@ fn line(set: &Set, found: &SemidDs, text: &mut Text) -> fmt::Result {
 /// Removes all sets.
 pub(super) fn remove_all() {
     SETS.for_each(|set| {
-        let _removed_before = set.remove();
+        let _removed_before = set.end(|_| Ok(()));
     });
 }

@@ -1,13 +1,17 @@
 //! Delivering signals on the way to user mode, and forcing those of faults.
 
 use abi::Errno;
-use abi::signal::{SA_NODEFER, SA_RESETHAND, SA_RESTART, SI_KERNEL, SIG_DFL, SIG_IGN, SIGSEGV, Sigaction};
+use abi::signal::{SA_NODEFER, SA_RESTART, SI_KERNEL, SIG_DFL, SIG_IGN, SIGSEGV, Sigaction};
 use vm::Access;
 
 use super::frame::{self, FrameError};
-use super::{IGNORED, Origin, STOPPING, bit};
+use super::{IGNORED, Origin, Restart, STOPPING, bit};
 use crate::arch::TrapFrame;
-use crate::sched::Task;
+use crate::process::ptrace;
+use crate::sched::{Task, attention};
+
+/// The number of the call that goes on with a sleep.
+const RESTART_SYSCALL: u64 = 219;
 
 /// The effect of a signal on a process.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +40,7 @@ pub struct Fault {
 /// Delivers all deliverable signals to the running thread, whose user registers are `frame`.
 pub fn deliver(task: &Task, frame: &mut TrapFrame) -> Fate {
     while let Some((signal, origin, continued)) = next(task) {
+        let Some((signal, origin)) = shown(task, frame, (signal, origin), false) else { continue };
         let fate = act(task, frame, signal, origin, continued);
         if !matches!(fate, Fate::Lives) {
             return fate;
@@ -44,6 +49,19 @@ pub fn deliver(task: &Task, frame: &mut TrapFrame) -> Fate {
     restart(task, frame, None);
     task.thread.signals.resume(task);
     Fate::Lives
+}
+
+/// Shows a signal to the tracer, if there is one, and returns the signal that it gives instead.
+fn shown(
+    task: &Task,
+    frame: &mut TrapFrame,
+    signal: (u32, Origin),
+    is_forced: bool,
+) -> Option<(u32, Origin)> {
+    match task.attention.has(attention::TRACED) {
+        true => ptrace::on_signal(task, frame, signal, is_forced),
+        false => Some(signal),
+    }
 }
 
 /// Takes a signal to deliver, and returns how many SIGCONTs had been sent before.
@@ -55,7 +73,7 @@ fn next(task: &Task) -> Option<(u32, Origin, u64)> {
 }
 
 fn act(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin, continued: u64) -> Fate {
-    let action = task.process().signals.action(signal);
+    let action = task.process().signals.action_for_delivery(signal);
     match action.handler {
         SIG_IGN => Fate::Lives,
         SIG_DFL if IGNORED & bit(signal) != 0 => Fate::Lives,
@@ -70,6 +88,7 @@ fn act(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin, continue
 
 fn handle(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin, action: &Sigaction) -> Fate {
     restart(task, frame, Some(action));
+    let steps = task.attention.has(attention::TRACED) && ptrace::before_handler(task, frame);
     let signals = &task.thread.signals;
     // The handler's return restores the mask before rt_sigsuspend, if this delivery ends that.
     if let Err(error) = frame::enter(task, frame, signal, origin, action, signals.lasting_mask()) {
@@ -78,8 +97,8 @@ fn handle(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin, actio
     *signals.suspended.lock() = None;
     let own = if action.flags & SA_NODEFER == 0 { bit(signal) } else { 0 };
     signals.set_mask(task, signals.mask() | action.mask | own);
-    if action.flags & SA_RESETHAND != 0 {
-        task.process().set_action(signal, Sigaction::default());
+    if steps {
+        ptrace::handler_entered(task, frame);
     }
     Fate::Lives
 }
@@ -88,17 +107,28 @@ fn handle(task: &Task, frame: &mut TrapFrame, signal: u32, origin: Origin, actio
 fn restart(task: &Task, frame: &mut TrapFrame, handler: Option<&Sigaction>) {
     let interrupted = frame.is_syscall() && frame.result() == Errno::EINTR.to_result();
     let handler = handler.map(|action| action.flags & SA_RESTART != 0);
-    if task.thread.signals.take_restart(handler) && interrupted {
-        frame.repeat_syscall();
+    match task.thread.signals.take_restart(handler) {
+        _ if !interrupted => {}
+        Restart::Never => {}
+        Restart::ForTheRest => frame.make_call(RESTART_SYSCALL),
+        Restart::AsHandlerSays | Restart::WithoutHandler => frame.make_call(frame.number()),
     }
 }
 
 /// Forces a fault of the running thread, which cannot be blocked or ignored: it is handled now, or the
 /// process dies of it.
-pub fn force(task: &Task, frame: &mut TrapFrame, fault: Fault) -> Fate {
-    let action = task.process().signals.action(fault.signal);
-    let blocked = task.thread.signals.mask() & bit(fault.signal) != 0;
-    if blocked || matches!(action.handler, SIG_DFL | SIG_IGN) {
+pub fn force(task: &Task, frame: &mut TrapFrame, mut fault: Fault) -> Fate {
+    let continued = task.process().stop.continued();
+    match shown(task, frame, (fault.signal, fault.origin), true) {
+        Some((signal, origin)) if signal == fault.signal => fault.origin = origin,
+        Some((signal, origin)) => return act(task, frame, signal, origin, continued),
+        None => return Fate::Lives,
+    }
+    if task.thread.signals.mask() & bit(fault.signal) != 0 {
+        return Fate::Crashes(fault);
+    }
+    let action = task.process().signals.action_for_delivery(fault.signal);
+    if matches!(action.handler, SIG_DFL | SIG_IGN) {
         return Fate::Crashes(fault);
     }
     handle(task, frame, fault.signal, fault.origin, &action)

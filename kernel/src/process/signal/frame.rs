@@ -141,7 +141,7 @@ pub fn info(signal: u32, origin: Origin) -> Siginfo {
 
 fn registers(frame: &TrapFrame, origin: Origin, mask: u64, fpstate: u64) -> Sigcontext {
     let f = frame;
-    let is_fault = !f.is_syscall();
+    let is_fault = f.is_exception();
     Sigcontext {
         r8_to_r15: [f.r8, f.r9, f.r10, f.r11, f.r12, f.r13, f.r14, f.r15],
         rdi: f.rdi,
@@ -183,6 +183,8 @@ pub fn restore(task: &Task, frame: &mut TrapFrame) -> Result<(), FrameError> {
     (frame.rdx, frame.rax, frame.rcx) = (saved.rdx, saved.rax, saved.rcx);
     (frame.rsp, frame.rip, frame.rflags) = (saved.rsp, saved.rip, saved.rflags);
     frame.sanitize();
+    // As on Linux: the restored rax is no result of a call, whatever a tracer finds there.
+    frame.set_call(None);
     let signals = &task.thread.signals;
     signals.set_mask(task, context.mask & !UNSTOPPABLE);
     // Fails, and changes nothing, if the stack is in use by a handler within the handler, or is invalid.

@@ -13,18 +13,22 @@ mod frame;
 mod layout;
 mod pending;
 pub mod signalfd;
+mod states;
+pub mod waiting_count;
 
 use alloc::sync::Arc;
 
 use abi::Errno;
 use abi::process::RLIMIT_SIGPENDING;
 use abi::signal::*;
-use sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use rcu::Word;
+use sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use sync::{CachePadded, SpinLock};
 
 use super::{Ending, Process};
 use crate::sched::{Task, attention};
 use actions::Actions;
+use states::States;
 
 pub use altstack::{replace as replace_stack, reported as reported_stack};
 pub use deliver::{Fate, Fault, deliver, force, return_from_handler};
@@ -47,58 +51,64 @@ const STOPPING: u64 = bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
 
 /// The signal state of a process.
 pub struct ProcessSignals {
-    /// The actions. Processes may share them (CLONE_SIGHAND).
-    actions: SpinLock<Arc<Actions>>,
+    /// The actions, always there. Processes may share them (CLONE_SIGHAND).
+    actions: Word<Arc<Actions>>,
     pending: CachePadded<Pending>,
+    /// The states of its threads.
+    pub states: States,
     /// Set once a thread has asked whether a file of signals is ready. Then signals wake pollers.
     are_polled: AtomicBool,
     /// Counts the signals that were added since, and changes of such files.
     added: AtomicU64,
 }
 
-impl ProcessSignals {
-    /// Returns the action for `signal`.
-    pub fn action(&self, signal: u32) -> Sigaction {
-        self.actions.lock().get(signal)
-    }
-
-    fn ignores(&self, signal: u32) -> bool {
-        match self.action(signal).handler {
-            SIG_IGN => true,
-            SIG_DFL => IGNORED & bit(signal) != 0,
-            _ => false,
-        }
-    }
-}
-
 impl Process {
     /// Sets the action for `signal` and returns the old one. If the signal is ignored from now on, it is not
     /// pending any more, neither for the process nor for a thread.
     pub fn set_action(&self, signal: u32, action: Sigaction) -> Sigaction {
-        let old = self.signals.actions.lock().replace(signal, action);
-        if self.signals.ignores(signal) {
-            self.discard_pending(bit(signal));
-        }
-        old
+        self.signals.set_action(signal, action)
     }
 
+    /// Returns whether a tracer is to see the signals that it ignores.
+    fn is_traced(&self) -> bool {
+        self.traced.load(Ordering::Relaxed) != 0
+    }
+}
+
+impl ProcessSignals {
     fn discard_pending(&self, signals: u64) {
-        self.signals.pending.discard(signals);
-        self.for_each_thread(|task| task.thread.signals.pending.discard(signals));
+        self.pending.discard(signals);
+        self.states.for_each(|state| state.pending.discard(signals));
     }
 }
 
 /// When a call that returns EINTR is restarted.
-enum Restart {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// Not at all.
     Never,
     /// If no handler runs, or one with SA_RESTART.
     AsHandlerSays,
     /// If no handler runs.
     WithoutHandler,
+    /// If no handler runs, for the rest of its time, by `restart_syscall`.
+    ForTheRest,
 }
 
-/// The signal state of a thread.
+/// The rest of a sleep.
+#[derive(Clone, Copy, Debug)]
+pub struct Rest {
+    /// Its end, in nanoseconds since boot.
+    pub until: u64,
+    /// The address where the rest is written if the sleep is ended again, or 0.
+    pub remaining: u64,
+}
+
+/// The signal state of a thread. The first fields are those that senders read: see [`states`].
+#[repr(C)]
 pub struct ThreadSignals {
+    /// The number of the thread, or 0.
+    tid: AtomicU32,
     mask: AtomicU64,
     /// The signals that `rt_sigtimedwait` waits for.
     wanted: AtomicU64,
@@ -110,29 +120,61 @@ pub struct ThreadSignals {
     stack: SpinLock<SignalStack>,
     /// When the interrupted call may be restarted: a [`Restart`].
     restart: AtomicU8,
+    /// The rest of the sleep that may be.
+    rest: SpinLock<Option<Rest>>,
 }
 
 impl ThreadSignals {
-    /// Creates the state of a thread that blocks `mask`.
-    pub fn new(mask: u64) -> Self {
+    /// Creates a state that is no thread's.
+    pub const fn new() -> Self {
         Self {
-            mask: AtomicU64::new(mask),
+            tid: AtomicU32::new(0),
+            mask: AtomicU64::new(u64::MAX),
             wanted: AtomicU64::new(0),
             pending: CachePadded::new(Pending::new()),
             suspended: SpinLock::new(None),
             stack: SpinLock::new(altstack::NONE),
             restart: AtomicU8::new(Restart::Never as u8),
+            rest: SpinLock::new(None),
         }
     }
 
-    /// Returns the state of a child. It blocks the same signals. If `its_own`, it has the same alternate
+    /// Returns what a child has of it: it blocks the same signals. If `its_own`, it has the same alternate
     /// stack, on which no other thread runs meanwhile.
-    pub fn inherit(&self, its_own: bool) -> Self {
-        let child = Self::new(self.lasting_mask());
-        if its_own {
-            child.set_stack(self.stack());
-        }
-        child
+    pub fn inherit(&self, its_own: bool) -> Inherited {
+        Inherited { mask: self.lasting_mask(), stack: if its_own { self.stack() } else { altstack::NONE } }
+    }
+
+    /// Sets what a new task has inherited.
+    fn begin(&self, inherited: Inherited) {
+        self.mask.store(inherited.mask, Ordering::SeqCst);
+        self.set_stack(inherited.stack);
+    }
+
+    /// Makes it the state of the thread `tid`, which joins its process.
+    pub fn enter(&self, tid: u32) {
+        // Relaxed: a sender that finds it looks again under the lock of the pending signals.
+        self.tid.store(tid, Ordering::Relaxed);
+    }
+
+    /// Makes it no thread's, since its thread has left the process. Returns the mask.
+    pub fn leave(&self) -> u64 {
+        self.pending.under_lock(|| self.tid.store(0, Ordering::Relaxed));
+        // SeqCst: see `states`.
+        self.mask.swap(u64::MAX, Ordering::SeqCst)
+    }
+
+    /// Makes it as new. Its task has ended.
+    fn clear(&self) {
+        self.leave();
+        self.wanted.store(0, Ordering::Relaxed);
+        self.pending.clear();
+        *self.suspended.lock() = None;
+        self.restart.store(Restart::Never as u8, Ordering::Relaxed);
+    }
+
+    fn is_of(&self, tid: u32) -> bool {
+        self.tid.load(Ordering::Relaxed) == tid
     }
 
     /// Takes over the pending signals of `old`.
@@ -201,7 +243,7 @@ impl ThreadSignals {
     }
 
     /// Returns the mask to restore.
-    fn lasting_mask(&self) -> u64 {
+    pub fn lasting_mask(&self) -> u64 {
         self.suspended.lock().unwrap_or(self.mask())
     }
 
@@ -241,12 +283,61 @@ impl ThreadSignals {
         self.restart.store(Restart::WithoutHandler as u8, Ordering::Relaxed);
     }
 
-    /// Returns whether the call is restarted, and forgets it. `handler` tells whether the handler that runs
-    /// asks for it, if one does.
-    fn take_restart(&self, handler: Option<bool>) -> bool {
-        let restart = self.restart.swap(Restart::Never as u8, Ordering::Relaxed);
-        restart == Restart::AsHandlerSays as u8 && handler != Some(false)
-            || restart == Restart::WithoutHandler as u8 && handler.is_none()
+    /// Allows a sleep to go on for its rest if no handler runs (ERESTART_RESTARTBLOCK in Linux).
+    pub fn allow_rest(&self, rest: Rest) {
+        *self.rest.lock() = Some(rest);
+        self.allow(Restart::ForTheRest);
+    }
+
+    /// Takes the rest of the sleep that is restarted.
+    pub fn take_rest(&self) -> Option<Rest> {
+        self.rest.lock().take()
+    }
+
+    /// Sets when the call that now returns EINTR is restarted.
+    pub fn allow(&self, restart: Restart) {
+        self.restart.store(restart as u8, Ordering::Relaxed);
+    }
+
+    /// Returns when the call is restarted.
+    pub fn allowed_restart(&self) -> Restart {
+        let kinds = [Restart::AsHandlerSays, Restart::WithoutHandler, Restart::ForTheRest];
+        let set = self.restart.load(Ordering::Relaxed);
+        kinds.into_iter().find(|&kind| kind as u8 == set).unwrap_or(Restart::Never)
+    }
+
+    /// Returns whether the call is restarted, and how, and forgets it. `handler` tells whether the handler
+    /// that runs asks for it, if one does.
+    fn take_restart(&self, handler: Option<bool>) -> Restart {
+        let restart = self.allowed_restart();
+        self.allow(Restart::Never);
+        match restart {
+            Restart::AsHandlerSays if handler != Some(false) => restart,
+            _ if handler.is_none() => restart,
+            _ => Restart::Never,
+        }
+    }
+}
+
+/// The part of a task's signal state that a new task gets.
+#[derive(Clone, Copy, Debug)]
+pub struct Inherited {
+    mask: u64,
+    stack: SignalStack,
+}
+
+impl Inherited {
+    /// The state of the first thread.
+    pub const NOTHING: Self = Self { mask: 0, stack: altstack::NONE };
+
+    /// Returns the state of a new task of `process`. The task gives it back when it ends.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn state_in(self, process: &ProcessSignals) -> Result<Arc<ThreadSignals>, Errno> {
+        let state = process.states.take()?;
+        state.begin(self);
+        Ok(state)
     }
 }
 
@@ -269,7 +360,7 @@ fn before_sending(process: &Arc<Process>, signal: u32) {
         sent if sent == bit(SIGCONT) => STOPPING,
         _ => return,
     };
-    process.discard_pending(undone);
+    process.signals.discard_pending(undone);
     if signal == SIGCONT {
         process.go_on();
     }
@@ -297,40 +388,80 @@ pub fn send_to_thread(process: &Arc<Process>, tid: u32, signal: u32, origin: Ori
         return Ok(Sent::Now);
     }
     before_sending(process, signal);
-    // Under the lock that replaces one thread by another: the new one takes over the signals of the old one.
-    process.with_thread(tid, |task| {
-        let signals = &task.thread.signals;
-        if !signals.blocks(signal) && process.signals.ignores(signal) {
-            return Ok(Sent::Now);
-        }
-        // Added first, notified second: a thread that unblocks it meanwhile, or waits for it, sees it.
-        let sent = add(process, &signals.pending, signal, origin)?;
-        if signals.wants(signal) || !signals.blocks(signal) {
-            Task::notify(task, attention::SIGNAL);
-        }
-        Ok(sent)
-    })?
+    let states = &process.signals.states;
+    let sent =
+        states.of(tid).and_then(|state| send_to_state(process, state, tid, signal, origin).transpose());
+    let (sent, notifies) = match sent {
+        Some(sent) => sent?,
+        // It may have run another program meanwhile, or be one of very many.
+        None => process.with_thread(tid, |task| {
+            send_to_state(process, &task.thread.signals, tid, signal, origin)?.ok_or(Errno::ESRCH)
+        })??,
+    };
+    if notifies {
+        // If it has ended, so be it. A thread that replaced it looks at the signals that it takes over.
+        let _gone = process.with_thread(tid, |task| Task::notify(task, attention::SIGNAL));
+    }
+    Ok(sent)
 }
 
-/// Adds a signal to those that are pending for `process` or one of its threads.
+/// Sends a signal to the thread `tid`, which had this state a moment ago. Returns also whether the thread is
+/// to be notified, or `None` if the state is not the thread's any more.
+///
+/// # Errors
+/// EAGAIN, as above.
+fn send_to_state(
+    process: &Process,
+    state: &ThreadSignals,
+    tid: u32,
+    signal: u32,
+    origin: Origin,
+) -> Result<Option<(Sent, bool)>, Errno> {
+    if !state.blocks(signal) && process.signals.ignores(signal) && !process.is_traced() {
+        return Ok(state.is_of(tid).then_some((Sent::Now, false)));
+    }
+    // Added first, notified second: a thread that unblocks it meanwhile, or waits for it, sees it.
+    let sent = add(process, &state.pending, signal, origin, || state.is_of(tid))?;
+    Ok(sent.map(|sent| (sent, state.wants(signal) || !state.blocks(signal))))
+}
+
+/// Sends `signal` to `task`, which does not run yet.
+pub fn begin_with(task: &Task, signal: u32, origin: Origin) {
+    let _without_origin = task.thread.signals.pending.add(signal, origin, u64::MAX, || true);
+    task.attention.raise(attention::SIGNAL);
+}
+
+/// Adds a signal to those that are pending for `process` or one of its threads, unless `is_receiver` finds
+/// then that they are not those of the receiver any more.
 ///
 /// # Errors
 /// EAGAIN if there is no room for the origin of a real-time signal.
-fn add(process: &Process, to: &Pending, signal: u32, origin: Origin) -> Result<Sent, Errno> {
-    let most = if signal < SIGRTMIN { u64::MAX } else { process.limits.current(RLIMIT_SIGPENDING) };
-    match to.add(signal, origin, most) {
-        Added::New | Added::WithoutOrigin => {
+fn add(
+    process: &Process,
+    to: &Pending,
+    signal: u32,
+    origin: Origin,
+    is_receiver: impl Fn() -> bool,
+) -> Result<Option<Sent>, Errno> {
+    let is_unlimited = signal < SIGRTMIN && origin.code >= 0;
+    let most = if is_unlimited { u64::MAX } else { process.limits.current(RLIMIT_SIGPENDING) };
+    match to.add(signal, origin, most, is_receiver) {
+        Some(Added::New | Added::WithoutOrigin) => {
             signalfd::signal_added(&process.signals);
-            Ok(Sent::Now)
+            Ok(Some(Sent::Now))
         }
-        Added::Before => Ok(Sent::Before),
-        Added::Refused => Err(Errno::EAGAIN),
+        Some(Added::Before) => Ok(Some(Sent::Before)),
+        Some(Added::Refused) => Err(Errno::EAGAIN),
+        None => Ok(None),
     }
 }
 
 /// Returns the thread that takes `signal` if it is sent to `process`: one that waits for it, or else one that
 /// does not block it.
 fn receiver(process: &Process, signal: u32) -> Option<Arc<Task>> {
+    if !process.signals.states.may_take(signal) {
+        return None;
+    }
     let (mut waiting, mut open) = (None, None);
     process.for_each_thread(|task| {
         let signals = &task.thread.signals;
@@ -376,11 +507,14 @@ pub fn queue_to_process(process: &Arc<Process>, signal: u32, origin: Origin) -> 
     }
     before_sending(process, signal);
     let in_vain = |task: Arc<Task>| !task.thread.signals.blocks(signal);
-    if process.signals.ignores(signal) && receiver(process, signal).is_some_and(in_vain) {
+    if process.signals.ignores(signal)
+        && !process.is_traced()
+        && receiver(process, signal).is_some_and(in_vain)
+    {
         return Ok(Sent::Now);
     }
     // Added first, notified second: a thread that unblocks it meanwhile is notified, or sees it.
-    let sent = add(process, &process.signals.pending, signal, origin)?;
+    let sent = add(process, &process.signals.pending, signal, origin, || true)?;
     notify_receiver(process, signal);
-    Ok(sent)
+    Ok(sent.unwrap_or(Sent::Now))
 }

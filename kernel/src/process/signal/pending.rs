@@ -6,16 +6,17 @@ use alloc::vec::Vec;
 use core::mem;
 
 use abi::signal::{
-    CLD_CONTINUED, CLD_EXITED, CLD_KILLED, CLD_STOPPED, NSIG, SI_TIMER, SI_USER, SIGBUS, SIGCONT, SIGFPE,
-    SIGILL, SIGRTMIN, SIGSEGV, SIGSYS, SIGTRAP,
+    CLD_CONTINUED, CLD_EXITED, CLD_KILLED, CLD_STOPPED, CLD_TRAPPED, NSIG, SI_TIMER, SI_USER, SIGBUS,
+    SIGCONT, SIGFPE, SIGILL, SIGRTMIN, SIGSEGV, SIGSYS, SIGTRAP,
 };
 use sync::SpinLock;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::actions::place;
-use super::bit;
+use super::{bit, waiting_count};
 use crate::mm::fallible;
 use crate::process::{Ending, News, Process, State};
+use crate::sched;
 
 /// The origin of a signal: what its `siginfo_t` says after the number.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,9 +49,15 @@ impl Origin {
         Self { timer, ..Self::of_two(SI_TIMER, number as u64, value) }
     }
 
-    /// Creates the origin of a signal that `process` sends.
+    /// Creates the origin of a signal that the running thread, one of `process`, sends.
     pub fn sent_by(process: &Process, code: i32) -> Self {
-        Self::new(code, process.pid().into())
+        let user = sched::with_credentials(|of| of.users.real);
+        Self::new(code, Self::peer(process.pid(), user))
+    }
+
+    /// Returns the word of a sender or a child: its number and its user.
+    pub fn peer(pid: u32, user: u32) -> u64 {
+        u64::from(pid) | u64::from(user) << 32
     }
 
     /// Returns the origin that a program gives to the signal that it sends.
@@ -58,9 +65,35 @@ impl Origin {
         Self { code, errno, fields, timer: 0 }
     }
 
+    /// Returns the same for a timer that was due `overruns` times more.
+    pub fn with_overruns(mut self, overruns: u32) -> Self {
+        if self.timer != 0 {
+            self.fields[0] = u64::from(self.fields[0] as u32) | u64::from(overruns) << 32;
+        }
+        self
+    }
+
+    /// Returns how often its timer was due after the first time.
+    fn overruns(&self) -> u32 {
+        (self.fields[0] >> 32) as u32
+    }
+
+    /// Adds the times that the same timer was due since: `later` is the origin of the signal that it sends
+    /// now.
+    fn add_overruns(&mut self, later: &Origin) {
+        const MOST: u32 = i32::MAX as u32;
+        let all = self.overruns().saturating_add(later.overruns()).saturating_add(1);
+        *self = self.with_overruns(all.min(MOST));
+    }
+
     /// Returns the first word.
     pub fn first(&self) -> u64 {
         self.fields[0]
+    }
+
+    /// Returns whether its signal counts while it waits. One of a timer counts as long as the timer exists.
+    fn is_counted(&self) -> bool {
+        self.timer == 0
     }
 
     /// Returns what becomes of a real-time signal for which there is no room.
@@ -69,15 +102,16 @@ impl Origin {
         if self.code == SI_USER || self.timer != 0 { Added::WithoutOrigin } else { Added::Refused }
     }
 
-    /// Creates the origin of the signal that the child `pid` sends its parent.
-    pub fn of_child(pid: u32, state: State) -> Self {
+    /// Creates the origin of the signal that the child `pid` of a user sends its parent.
+    pub fn of_child(pid: u32, user: u32, state: State) -> Self {
         let (code, status) = match state {
             State::Ended(Ending::Status(status)) => (CLD_EXITED, i32::from(status)),
             State::Ended(Ending::Signal(signal)) => (CLD_KILLED, signal as i32),
             State::Changed(News::Stopped(signal)) => (CLD_STOPPED, signal as i32),
             State::Changed(News::Continued) => (CLD_CONTINUED, SIGCONT as i32),
+            State::Traced(code) => (CLD_TRAPPED, code as i32),
         };
-        Self::of_two(code, pid.into(), u64::from(status as u32))
+        Self::of_two(code, Self::peer(pid, user), u64::from(status as u32))
     }
 }
 
@@ -95,8 +129,6 @@ struct Waiting {
     standard: Vec<(u32, Origin)>,
     /// Made with the first real-time signal.
     queues: Option<Box<[VecDeque<Origin>; REAL_TIME]>>,
-    /// The length of all queues, without signals of timers.
-    queued: u64,
     /// The timers whose signals are in the queues. Each has one there, whatever the limit.
     timers: Vec<u64>,
 }
@@ -125,8 +157,7 @@ pub enum Added {
 impl Pending {
     /// Creates an empty set.
     pub const fn new() -> Self {
-        let waiting = Waiting { standard: Vec::new(), queues: None, queued: 0, timers: Vec::new() };
-        Self { set: AtomicU64::new(0), waiting: SpinLock::new(waiting) }
+        Self { set: AtomicU64::new(0), waiting: SpinLock::new(Waiting::new()) }
     }
 
     /// Returns the pending signals as a mask.
@@ -135,16 +166,49 @@ impl Pending {
         self.set.load(Ordering::SeqCst)
     }
 
-    /// Adds `signal`. At most `most` real-time signals wait here. If a standard one is there already, its
-    /// origin stays.
-    pub fn add(&self, signal: u32, origin: Origin, most: u64) -> Added {
-        self.add_to(&mut self.waiting.lock(), signal, origin, most)
+    /// Adds `signal`, if fewer than `most` wait in all processes, unless `is_receiver` finds that they are
+    /// another receiver's. If a standard one is there already, its origin stays.
+    pub fn add(
+        &self,
+        signal: u32,
+        origin: Origin,
+        most: u64,
+        is_receiver: impl Fn() -> bool,
+    ) -> Option<Added> {
+        if signal < SIGRTMIN && origin.timer == 0 && self.has(signal) {
+            return is_receiver().then_some(Added::Before);
+        }
+        let mut waiting = self.waiting.lock();
+        is_receiver().then(|| self.add_to(&mut waiting, signal, origin, most))
+    }
+
+    /// Returns whether a signal is pending that need not be added again. It writes nothing.
+    ///
+    /// The thread that takes the pending signal sees all that the sender did before: the fence orders it
+    /// before the look at the set, which finds the signal not taken yet. The thread takes it by a SeqCst
+    /// read-modify-write, which its handler comes after.
+    fn has(&self, signal: u32) -> bool {
+        fence(Ordering::SeqCst);
+        self.set() & bit(signal) != 0
+    }
+
+    /// Calls `f` while no signal is added or taken.
+    pub fn under_lock(&self, f: impl FnOnce()) {
+        let _lock = self.waiting.lock();
+        f();
+    }
+
+    /// Removes all signals and frees their memory.
+    pub fn clear(&self) {
+        let waiting = mem::replace(&mut *self.waiting.lock(), Waiting::new());
+        self.set.store(0, Ordering::SeqCst);
+        drop(waiting);
     }
 
     fn add_to(&self, waiting: &mut Waiting, signal: u32, origin: Origin, most: u64) -> Added {
         let added = match signal {
-            ..SIGRTMIN if self.set() & bit(signal) != 0 => Added::Before,
-            ..SIGRTMIN => waiting.note(signal, origin),
+            ..SIGRTMIN if self.set() & bit(signal) != 0 => waiting.add_again(signal, &origin),
+            ..SIGRTMIN => waiting.note(signal, origin, most),
             _ => waiting.queue(signal, origin, most),
         };
         if matches!(added, Added::New | Added::WithoutOrigin) {
@@ -194,22 +258,42 @@ impl Pending {
 }
 
 impl Waiting {
+    const fn new() -> Self {
+        Self { standard: Vec::new(), queues: None, timers: Vec::new() }
+    }
+
     /// Notes a standard signal, which is not pending.
-    fn note(&mut self, signal: u32, origin: Origin) -> Added {
-        if self.standard.try_reserve(1).is_err() {
+    fn note(&mut self, signal: u32, origin: Origin, most: u64) -> Added {
+        let is_full = origin.is_counted() && most != u64::MAX && waiting_count::is_at(most);
+        if is_full || self.standard.try_reserve(1).is_err() {
             return Added::WithoutOrigin;
         }
         self.standard.push((signal, origin));
+        waiting_count::add(origin.is_counted().into());
         Added::New
+    }
+
+    /// Adds the times that a timer was due to its signal that is pending, if it is the timer's.
+    fn add_again(&mut self, signal: u32, origin: &Origin) -> Added {
+        let is_same = |other: &&mut Origin| origin.timer != 0 && other.timer == origin.timer;
+        let pending = if signal < SIGRTMIN {
+            let mut standard = self.standard.iter_mut().filter(|(other, _)| *other == signal);
+            standard.next().map(|(_, origin)| origin).filter(is_same)
+        } else {
+            self.queue_of(signal).and_then(|queue| queue.iter_mut().find(is_same))
+        };
+        pending.into_iter().for_each(|pending| pending.add_overruns(origin));
+        Added::Before
     }
 
     /// Appends a real-time signal to its queue.
     fn queue(&mut self, signal: u32, origin: Origin, most: u64) -> Added {
         let timer = Some(origin.timer).filter(|&timer| timer != 0);
         if timer.is_some_and(|timer| self.timers.contains(&timer)) {
-            return Added::Before;
+            return self.add_again(signal, &origin);
         }
-        let is_full = if timer.is_some() { self.timers.len() >= MOST_TIMERS } else { self.queued >= most };
+        let is_full =
+            if timer.is_some() { self.timers.len() >= MOST_TIMERS } else { waiting_count::is_at(most) };
         if is_full || timer.is_some() && self.timers.try_reserve(1).is_err() {
             return origin.without_room();
         }
@@ -223,7 +307,7 @@ impl Waiting {
         queue.push_back(origin);
         match timer {
             Some(timer) => self.timers.push(timer),
-            None => self.queued += 1,
+            None => waiting_count::add(1),
         }
         Added::New
     }
@@ -236,8 +320,9 @@ impl Waiting {
     fn take(&mut self, signal: u32) -> (Origin, bool) {
         if signal < SIGRTMIN {
             let place = self.standard.iter().position(|(other, _)| *other == signal);
-            let (_, origin) = place.map(|place| self.standard.swap_remove(place)).unwrap_or_default();
-            return (origin, true);
+            let taken = place.map(|place| self.standard.swap_remove(place).1);
+            waiting_count::add(-i64::from(taken.is_some_and(|origin| origin.is_counted())));
+            return (taken.unwrap_or_default(), true);
         }
         let Some(queue) = self.queue_of(signal) else { return (Origin::default(), true) };
         let (taken, is_last) = (queue.pop_front(), queue.is_empty());
@@ -245,10 +330,19 @@ impl Waiting {
             *queue = VecDeque::new();
         }
         match taken {
-            Some(Origin { timer: 0, .. }) => self.queued -= 1,
+            Some(Origin { timer: 0, .. }) => waiting_count::add(-1),
             Some(Origin { timer, .. }) => self.timers.retain(|&other| other != timer),
             None => {}
         }
         (taken.unwrap_or_default(), is_last)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let standard = self.standard.iter().map(|(_, origin)| origin);
+        let queued = self.queues.iter().flat_map(|queues| queues.iter().flatten());
+        let counted = standard.chain(queued).filter(|origin| origin.is_counted()).count();
+        waiting_count::add(-(counted as i64));
     }
 }

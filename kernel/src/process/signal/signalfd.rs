@@ -117,6 +117,10 @@ impl Content for SignalFd {
         0
     }
 
+    fn label(&self) -> Option<&'static str> {
+        Some("[signalfd]")
+    }
+
     fn is_stream(&self) -> bool {
         true
     }

@@ -8,9 +8,15 @@
 //!        readable       edited           with ICANON; without, all is readable
 //! ```
 
+use alloc::vec::Vec;
+
+use abi::Errno;
 use abi::signal::{SIGINT, SIGQUIT, SIGTSTP};
 use abi::terminal::cc::*;
 use abi::terminal::*;
+
+use crate::bytes::prefix;
+use crate::mm::fallible;
 
 /// The bytes of input that are kept.
 const BYTES: usize = 4096;
@@ -24,7 +30,8 @@ pub type Show<'a> = &'a mut dyn FnMut(&[u8]);
 /// The state of a terminal's input and output.
 pub struct Discipline {
     termios: Termios,
-    bytes: [u8; BYTES],
+    /// The ring of bytes, once it is [allocated](Self::allocate).
+    bytes: Vec<u8>,
     /// The bytes that end a line, as a set. VEOF is a 0 there, which is not the program's.
     ends: [u64; BYTES / 64],
     /// Counts of bytes that were read, became readable, and arrived.
@@ -46,7 +53,7 @@ impl Discipline {
     pub const fn new() -> Self {
         Self {
             termios: Termios::DEFAULT,
-            bytes: [0; BYTES],
+            bytes: Vec::new(),
             ends: [0; BYTES / 64],
             read: 0,
             line: 0,
@@ -57,6 +64,15 @@ impl Discipline {
             is_stopped: false,
             is_held: false,
         }
+    }
+
+    /// Allocates room for input, without which all bytes are lost.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn allocate(&mut self) -> Result<(), Errno> {
+        self.bytes = fallible::zeroes(BYTES)?;
+        Ok(())
     }
 
     /// Returns the attributes.
@@ -300,30 +316,36 @@ impl Discipline {
     /// Wipes the last character that is shown, which was `byte`.
     fn wipe(&mut self, byte: u8, show: Show<'_>) {
         let columns = match byte {
-            b'\t' => self.column.saturating_sub(self.column_of_line()),
-            _ if self.is_caret(byte) => 2,
-            _ if byte.is_ascii_control() => 0,
-            _ => 1,
+            b'\t' => TAB - self.column_in_tab() % TAB,
+            _ => self.width(byte),
         };
-        for _ in 0..columns {
-            if byte == b'\t' {
-                show(b"\x08");
-            } else {
-                show(b"\x08 \x08");
-            }
-            self.column = self.column.saturating_sub(1);
+        if byte == b'\t' {
+            show(prefix(&[8; TAB], columns as u64));
+        } else {
+            (0..columns).for_each(|_| show(b"\x08 \x08"));
         }
+        self.column = self.column.saturating_sub(columns);
     }
 
-    /// Returns the column behind the edited line.
-    fn column_of_line(&self) -> usize {
-        (self.line..self.end).map(|index| self.byte(index)).fold(self.first_column, |column, byte| match byte
-        {
-            b'\t' => (column / TAB + 1) * TAB,
-            _ if self.is_caret(byte) => column + 2,
-            _ if byte.is_ascii_control() || self.is_further(byte) => column,
-            _ => column + 1,
-        })
+    /// Returns the column behind the edited line, less that of its last tab.
+    fn column_in_tab(&self) -> usize {
+        let mut columns = 0;
+        for byte in (self.line..self.end).rev().map(|index| self.byte(index)) {
+            if byte == b'\t' {
+                return columns;
+            }
+            columns += self.width(byte);
+        }
+        columns + self.first_column
+    }
+
+    /// Returns the columns of a byte that is no tab.
+    fn width(&self, byte: u8) -> usize {
+        match byte {
+            _ if self.is_caret(byte) => 2,
+            _ if byte.is_ascii_control() || self.is_further(byte) => 0,
+            _ => 1,
+        }
     }
 
     fn erase_word(&mut self, show: Show<'_>) {

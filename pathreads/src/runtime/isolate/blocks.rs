@@ -172,6 +172,7 @@ fn take(size: usize) -> Option<Block> {
     KEPT.take(size).map(|slot| Block { member: me(), size, slot })
 }
 
+#[inline(never)]
 fn protect(block: Block, rights: u64) -> Result {
     // SAFETY: the memory is a block that this member has made busy.
     unsafe { sys::call(nr::MPROTECT, [block.start(), block.length(), rights]) }
@@ -185,7 +186,7 @@ pub fn restore(start: u64, end: u64) {
         for region in record.touched(start, end).filter(|region| region.holders.has(me())) {
             // A handler may have begun another reservation here, or kept one.
             let rights = if is_closed(region) { 0 } else { region.rights };
-            protect_here(&Region { rights, ..*region });
+            let _ = protect_here(&Region { rights, ..*region });
         }
     });
 }
@@ -357,12 +358,18 @@ pub fn settle_own(record: &mut Record) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a range may have memory that another member alone has mapped.
-#[inline(never)]
+/// Returns whether a range may have memory that another member alone has mapped. It is inlined, and its parts
+/// are not, because Go makes calls with little stack.
+#[inline(always)]
 pub fn may_be_others(start: u64, length: u64) -> bool {
-    let is_others = |block: Block| block.member != me() && control().blocks.state(block) != State::Ordinary;
     let end = start.saturating_add(length);
-    Block::touched(start, end).any(is_others) || reservations::may_be_others(start, end)
+    has_others_block(start, end) || reservations::may_be_others(start, end)
+}
+
+#[inline(never)]
+fn has_others_block(start: u64, end: u64) -> bool {
+    let is_others = |block: Block| block.member != me() && control().blocks.state(block) != State::Ordinary;
+    Block::touched(start, end).any(is_others)
 }
 
 /// Returns whether a range touches a block that its member is about to map or has not unmapped yet, or a

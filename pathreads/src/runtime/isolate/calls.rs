@@ -10,13 +10,17 @@
 //! | `set_tid_address`, `exit`, `exit_group`, `execve` | `thread` |
 //! | `wait4`, `waitid` | children are the leader's (`wait`) |
 //! | `setpgid` of a child | made by the leader's process |
+//! | `setpgid`, `setsid` and `getpgid` of the program, limits | all members have the same (`whole`) |
 //! | `alarm`, and `setitimer` and `getitimer` of real time | made by the leader's process |
+//! | `setitimer` and `getitimer` of processor time | of all members, by a thread of the leader (`cpu_timers`) |
+//! | `timer_create` and others about timers | made by the leader's process, or that of the thread the timer is for (`timers`) |
 //! | `rt_sigprocmask`, and calls that wait with a set of signals | the set is noted: signals to the process are given (`signals`) |
 //! | `rt_sigpending` | signals to the process are the leader's process's |
+//! | `signalfd`, and calls that read from it or wait for it | the member gets signals to the process (`signal_files`) |
 //! | `kill` of the program by itself | a signal to the calling thread, if that has it open and the leader does not |
+//! | `membarrier` | reaches all members (`barriers`) |
 //! | `sigaltstack` | the kernel knows the runtime's stack while the program has none |
 //! | `close`, `dup2`, `close_range` | the runtime's descriptors stay |
-//! | `setrlimit`, `prlimit` | the limit of data is kept here. One of the size of files is refused: memory is a file |
 //! | `rseq` | refused, as on Linux before 4.18: a member would have its parent's |
 //! | some more | refused by name |
 //!
@@ -31,8 +35,8 @@ use pathreads::pointers::{self, Memory};
 use pathreads::refused::{self, Refusal};
 
 use super::{
-    HAS_STACK, begin_stack, blocks, control, helpers, lacks, locked, memory, refuse, signals, sync, thread,
-    touch, waiting,
+    HAS_STACK, addresses, barriers, begin_stack, blocks, control, cpu_timers, helpers, lacks, locked, memory,
+    own, refuse, signal_files, signals, sync, thread, timers, touch, waiting, whole,
 };
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
@@ -46,16 +50,16 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
     let [number, a, b, c, ..] = frame.call;
     let result = match number {
         nr::MUNMAP if frame.rsp.wrapping_sub(a) <= b => thread::unmap_at_end(a, b),
-        nr::MMAP
-        | nr::MUNMAP
-        | nr::MPROTECT
-        | nr::MREMAP
-        | nr::BRK
-        | nr::MADVISE
-        | nr::MSYNC
-        | nr::MLOCK
-        | nr::MUNLOCK
-        | nr::MLOCK2 => return Some(stack::with(frame, memory::call)),
+        nr::MMAP | nr::MUNMAP | nr::MPROTECT => {
+            return if own::serve(frame) {
+                Some(Then::Return)
+            } else {
+                Some(stack::with(frame, memory::call))
+            };
+        }
+        nr::MREMAP | nr::BRK | nr::MADVISE | nr::MSYNC | nr::MLOCK | nr::MUNLOCK | nr::MLOCK2 => {
+            return Some(stack::with(frame, memory::call));
+        }
         nr::MINCORE => {
             touch(c, b / pathreads::PAGE + 1);
             return Some(stack::with(frame, memory::call));
@@ -69,8 +73,15 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
             return Some(Then::Perform);
         }
         nr::READ | nr::WRITE | nr::PREAD | nr::PWRITE => {
-            preparing(frame, |frame| touch(frame.call[2], frame.call[3]));
+            preparing(frame, |frame| {
+                touch(frame.call[2], frame.call[3]);
+                signal_files::prepare(&frame.call);
+            });
             return Some(Then::Perform);
+        }
+        nr::SIGNALFD | nr::SIGNALFD4 => {
+            preparing(frame, prepare);
+            signal_files::make(frame)
         }
         nr::GETPID => Ok(thread::process()),
         nr::GETPPID if !helpers::is_alone() => return Some(stack::with(frame, thread::ask_for_parent)),
@@ -115,6 +126,19 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
             prepare_timer(frame);
             return Some(stack::with(frame, set_timer));
         }
+        nr::SETITIMER | nr::GETITIMER if cpu_timers::is_handled(a) => {
+            prepare_timer(frame);
+            return Some(stack::with(frame, cpu_timers::handle));
+        }
+        nr::TIMER_CREATE
+        | nr::TIMER_SETTIME
+        | nr::TIMER_GETTIME
+        | nr::TIMER_GETOVERRUN
+        | nr::TIMER_DELETE
+            if timers::is_handled(frame) =>
+        {
+            return Some(stack::with(frame, timers::handle));
+        }
         nr::SET_TID_ADDRESS => Ok(thread::set_cleared(a)),
         nr::EXIT => return Some(stack::with(frame, thread::exit)),
         nr::EXIT_GROUP => return Some(stack::with(frame, thread::exit_all)),
@@ -130,14 +154,13 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
             preparing(frame, prepare);
             return Some(Then::Perform);
         }
-        // A handler that comes between finds the stack that the kernel uses.
-        nr::SIGALTSTACK => sys::with_signals_blocked(|| exchange_stack(a, b)),
-        nr::SETPGID if a != 0 && !helpers::is_alone() && super::member_of(a).is_none() => {
-            return Some(stack::with(frame, helpers::make_call));
+        nr::SIGALTSTACK => exchange_stack(a, b),
+        nr::GETPGRP | nr::GETPGID | nr::GETSID if whole::is_programs(number, a) => whole::group(number),
+        nr::SETPGID | nr::SETSID if whole::is_programs(number, a) => {
+            return Some(stack::with(frame, whole::move_to_group));
         }
-        nr::SETSID | nr::SETPGID => {
-            waiting::note_passed_state();
-            return Some(Then::Perform);
+        nr::SETPGID if a != 0 && !helpers::is_alone() => {
+            return Some(stack::with(frame, helpers::make_call));
         }
         nr::SCHED_YIELD | nr::GETTID | nr::FSYNC | nr::LSEEK => {
             return Some(Then::Perform);
@@ -145,13 +168,13 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
         nr::SETRLIMIT | nr::PRLIMIT64 => {
             sync();
             touch(frame.call[4], 16);
-            return Some(stack::with(frame, set_limit));
+            return Some(stack::with(frame, whole::set_limit));
         }
         nr::CLOSE | nr::DUP2 | nr::DUP3 => return keep_descriptors(frame),
         nr::CLOSE_RANGE => return close_range(frame),
-        nr::MEMBARRIER => membarrier(a, b, c),
-        _ => match refused(number, a) {
-            Some(error) => Err(error),
+        nr::MEMBARRIER => barriers::membarrier(a, b),
+        _ => match refused(number, a).map(Err).or_else(|| signal_files::copy_anywhere(&frame.call)) {
+            Some(result) => result,
             None => {
                 waiting::note_call(number, a, b);
                 blocks::note_call(frame.call);
@@ -215,6 +238,7 @@ pub fn begin_call() {
 
 /// Prepares for a call once more, as it is: a request has interrupted it, or came between.
 pub extern "C" fn prepare_again(frame: &mut Frame) {
+    signals::pass_unread_on();
     begin_call();
     lacks::looking(|| prepare_anew(frame));
 }
@@ -227,7 +251,9 @@ fn prepare_anew(frame: &mut Frame) {
         nr::MADVISE | nr::MSYNC | nr::MLOCK | nr::MLOCK2 => touch(a, b),
         nr::CLOSE | nr::DUP2 | nr::DUP3 | nr::CLOSE_RANGE => {}
         nr::SCHED_YIELD | nr::GETTID | nr::FSYNC | nr::LSEEK => {}
-        _ => prepare(frame),
+        // The call reads signals by a descriptor, or has lost them to a later one: if it took them again, two
+        // that wait would interrupt each other for ever.
+        _ => prepare_memory(frame),
     }
 }
 
@@ -243,9 +269,16 @@ pub fn go_on_preparing(prepared: u64) {
     PREPARED.store(prepared, Ordering::Relaxed);
 }
 
+/// Prepares for a call for the first time.
+#[inline(always)]
+fn prepare(frame: &mut Frame) {
+    prepare_memory(frame);
+    signal_files::prepare(&frame.call);
+}
+
 /// Has the memory mapped that a call names. It is not inlined, because Go makes calls with little stack.
 #[inline(never)]
-fn prepare(frame: &mut Frame) {
+fn prepare_memory(frame: &mut Frame) {
     let Some(named) = pointers::of(frame.call[0], frame.call[2]) else {
         return match frame.call[0] {
             nr::CLONE | nr::CLONE3 | nr::FORK | nr::VFORK => {
@@ -359,14 +392,39 @@ fn is_refused(number: u64, first: u64) -> bool {
 /// The words of memory for a futex's frame that are a copy of its time. Linux reads that once.
 const TIME: usize = 4;
 
-/// The word of memory for a futex's frame that says whether the call has met memory that was not there.
-const LACKED: usize = 6;
+/// The word of memory for a futex's frame that says whether the call has slept before.
+const SLEPT: usize = 6;
 
-/// The offset of that word, which the assembly in `entry` writes when the call is made again.
-pub const LACKED_AT: usize = LACKED * size_of::<u64>();
+/// The offset of that word, which the assembly in `entry` reads.
+pub const SLEPT_AT: usize = SLEPT * size_of::<u64>();
 
-/// A futex for a thread whose own has gone. No value is ever another.
-static GONE: AtomicU32 = AtomicU32::new(0);
+/// The word of memory for a futex's frame that has the value of the word for gone memory as the wait began.
+const SEEN: usize = 0;
+
+/// The number of words for futexes in memory that has gone.
+const MOST_GONE: usize = 1024;
+
+/// The words at which threads sleep whose own memory has gone, in the control area. A word counts the calls
+/// that wake there, so one that comes before its thread sleeps there is not lost.
+pub struct Gone([AtomicU32; MOST_GONE]);
+
+fn gone(word: u64) -> &'static AtomicU32 {
+    &control().gone.0[word as usize / size_of::<u32>() % MOST_GONE]
+}
+
+/// Has a call that wakes sleepers in memory which has gone wake them where they sleep then. Linux looks at
+/// the address alone, for futexes of one process.
+#[inline(never)]
+fn wake_gone(frame: &mut Frame) {
+    let word = frame.call[1];
+    if user::read(word, &mut [0; 4]).is_err() && word.is_multiple_of(4) && word < addresses::END {
+        let gone = gone(word);
+        // Release: a thread that finds it counted does not sleep.
+        gone.fetch_add(1, Ordering::Release);
+        // All, because others may sleep at this word.
+        (frame.call[1], frame.call[3]) = (gone.as_ptr() as u64, i32::MAX as u64);
+    }
+}
 
 /// A futex at which no thread sleeps.
 static UNUSED: AtomicU32 = AtomicU32::new(0);
@@ -381,21 +439,43 @@ fn prepare_futex_again(frame: &mut Frame) {
         let time = if frame.call[4] == kept { kept } else { time };
         frame.call[1..].copy_from_slice(&[word, operation, value, time, other, set]);
     }
-    let has_lacked = frame.scratch[LACKED] != 0;
+    let was_interrupted = frame.rax == Errno::EINTR.to_result() || frame.rax == entry::RESTARTED;
+    let (has_slept, seen) = (frame.scratch[SLEPT] != 0 || was_interrupted, frame.scratch[SEEN]);
     prepare_futex(frame);
-    let has_slept = frame.rax == Errno::EINTR.to_result() || frame.rax == entry::RESTARTED && !has_lacked;
-    frame.scratch[LACKED] = u64::from(has_lacked && !has_slept);
+    frame.scratch[SEEN] = seen;
     let [_, word, operation, ..] = frame.call;
-    if waits(frame, operation) && has_slept && control().has_requeued.load(Ordering::Relaxed) {
-        // It may have slept at another word, where the wake-up comes. Instead of a second wait, a call that
-        // returns 0 at once: programs expect wake-ups without a cause.
-        const WAKE: u64 = 1;
-        frame.call[1..4].copy_from_slice(&[UNUSED.as_ptr() as u64, WAKE, 0]);
-    } else if waits(frame, operation) && has_slept && lacks::is_noted() && !is_readable(word) {
-        // When there is memory again, the thread is asked (`lacks`), and looks at that.
-        (frame.call[1], frame.call[3]) = (GONE.as_ptr() as u64, 0);
+    if !waits(frame, operation) || !has_slept {
+        return;
+    }
+    frame.scratch[SLEPT] = 1;
+    let is_gone = lacks::is_noted() && !is_readable(word);
+    // Also if there is memory again: it may have been woken before. Acquire pairs with the release in
+    // `wake_gone`.
+    let is_woken = u64::from(gone(word).load(Ordering::Acquire)) != seen;
+    if is_woken || control().has_requeued.load(Ordering::Relaxed) {
+        // It may have slept at another word, where the wake-up comes, or has come. Instead of a second wait,
+        // a call that returns 0 at once: programs expect wake-ups without a cause.
+        frame.call[1..4].copy_from_slice(&[UNUSED.as_ptr() as u64, FUTEX_WAKE, 0]);
+    } else if is_gone {
+        // When there is memory again, the thread is asked (`lacks`), and looks at that. If it is woken before
+        // it sleeps here, the call fails, and `entry` says that it was woken.
+        (frame.call[1], frame.call[3]) = (gone(word).as_ptr() as u64, seen);
     }
 }
+
+/// Returns the result of a call that has returned as a handler is shown it, or `None` if the call is made
+/// again: its memory was not there for a moment. `entry` decides the same. A wait that has slept, and finds
+/// another value when it is made again, was woken.
+pub fn result_for_handler(frame: &Frame, result: u64) -> Option<u64> {
+    if result == Errno::EFAULT.to_result() && IS_ASKED.load(Ordering::Relaxed) != 0 {
+        return None;
+    }
+    let has_slept = super::is_on() && frame.call[0] == nr::FUTEX && frame.scratch[SLEPT] != 0;
+    Some(if has_slept && result == Errno::EAGAIN.to_result() { 0 } else { result })
+}
+
+const FUTEX_WAKE: u64 = 1;
+const FUTEX_WAKE_BITSET: u64 = 10;
 
 /// Returns whether a futex's frame is a call of the program that waits.
 fn waits(frame: &Frame, operation: u64) -> bool {
@@ -414,18 +494,25 @@ fn is_readable(address: u64) -> bool {
 
 /// Makes a futex one of shared memory: members have no other.
 fn prepare_futex(frame: &mut Frame) {
-    frame.scratch[LACKED] = 0;
+    frame.scratch[SLEPT] = 0;
     const PRIVATE: u64 = 128;
     const PRIORITIES: core::ops::RangeInclusive<u64> = 6..=8;
     const REQUEUE: core::ops::RangeInclusive<u64> = 3..=5;
     let [_, word, operation, _, time, other, _] = frame.call;
+    let is_private = operation & PRIVATE != 0;
     let operation = operation & !PRIVATE;
     frame.call[2] = operation;
+    if waits(frame, operation) {
+        frame.scratch[SEEN] = u64::from(gone(word).load(Ordering::Acquire));
+    }
     if PRIORITIES.contains(&(operation & 0x7f)) || operation & 0x7f > 10 {
         // The kernel keeps what a thread owns.
         waiting::note_own_state();
     }
     touch(word, 4);
+    if is_private && matches!(operation, FUTEX_WAKE | FUTEX_WAKE_BITSET) {
+        wake_gone(frame);
+    }
     if REQUEUE.contains(&(operation & 0x7f)) || operation & 0x7f > 10 {
         // Relaxed: the thread that is moved sees it when a request has interrupted it, after that.
         control().has_requeued.store(true, Ordering::Relaxed);
@@ -444,8 +531,14 @@ fn prepare_futex(frame: &mut Frame) {
     }
 }
 
-/// Handles `sigaltstack`.
+/// Handles `sigaltstack`. A handler that comes between finds the stack that the kernel uses. Not inlined,
+/// because Go makes calls with little stack.
+#[inline(never)]
 fn exchange_stack(new: u64, old: u64) -> Result {
+    sys::with_signals_blocked(|| exchange_blocked(new, old))
+}
+
+fn exchange_blocked(new: u64, old: u64) -> Result {
     const SS_DISABLE: u64 = 2;
     sync();
     touch(old, 24);
@@ -514,31 +607,15 @@ fn exchange_timer(&[number, a, b, c, ..]: &[u64; 7]) -> Result {
     Ok(0)
 }
 
-/// Sets or reads a limit of this process.
-extern "C" fn set_limit(frame: &mut Frame) -> Then {
-    let [number, a, b, c, ..] = frame.call;
-    let (kind, new) = if number == nr::SETRLIMIT { (a, b) } else { (b, c) };
-    if new != 0 {
-        waiting::note_passed_state();
-        waiting::note_state_of(if number == nr::PRLIMIT64 { a } else { 0 });
-    }
-    if kind == super::RLIMIT_FSIZE && new != 0 && user::words::<1>(new) != Ok([u64::MAX]) {
-        frame.rax = refuse(b"a limit of the size of files").to_result();
-        return Then::Return;
-    }
-    // SAFETY: the call is the program's, and the kernel writes to its memory alone.
-    frame.rax = unsafe { crate::sys::raw(frame.call[0], frame.arguments()) };
-    if !super::fork::is_sharing() {
-        memory::note_limit();
-    }
-    Then::Return
-}
-
 /// Keeps the program from closing what the runtime needs.
 fn keep_descriptors(frame: &mut Frame) -> Option<Then> {
     let [number, a, b, ..] = frame.call;
     let named = u64::from(if number == nr::CLOSE { a as u32 } else { b as u32 });
     if super::kept_in(named, named).is_none() {
+        match number {
+            nr::CLOSE => signal_files::close(named, named),
+            _ => signal_files::copy(&frame.call),
+        }
         return Some(Then::Perform);
     }
     frame.rax = Errno::EBADF.to_result();
@@ -549,11 +626,16 @@ fn keep_descriptors(frame: &mut Frame) -> Option<Then> {
 /// with the process. It is not inlined, because Go makes calls with little stack.
 #[inline(never)]
 fn close_range(frame: &mut Frame) -> Option<Then> {
+    const UNSHARE: u64 = 2;
     const CLOEXEC: u64 = 4;
     let [number, a, b, flags, ..] = frame.call;
     let (mut first, last) = (u64::from(a as u32), u64::from(b as u32));
     if flags & CLOEXEC != 0 {
         return Some(Then::Perform);
+    }
+    // With other flags the call fails.
+    if flags & !UNSHARE == 0 {
+        signal_files::close(first, last);
     }
     while let Some(kept) = super::kept_in(first, last) {
         let below = if first < kept { harmless!(number, first, kept - 1, flags) } else { Ok(0) };
@@ -565,40 +647,4 @@ fn close_range(frame: &mut Frame) -> Option<Then> {
         }
     }
     Some(Then::Perform)
-}
-
-const REGISTER_GLOBAL_EXPEDITED: u64 = 4;
-
-/// Has this member take part in the barriers of others.
-pub fn register() -> Result {
-    harmless!(nr::MEMBARRIER, REGISTER_GLOBAL_EXPEDITED, 0, 0)
-}
-
-/// Does so in all members, as the call does for a process. A new member inherits it.
-#[inline(never)]
-fn register_all() -> Result {
-    super::prepare_stack();
-    locked(|_| {
-        let registered = register();
-        super::request(super::others(), super::Request::Register);
-        registered
-    })
-}
-
-/// Makes a barrier of one process one of all that asked for it.
-fn membarrier(command: u64, flags: u64, cpu: u64) -> Result {
-    const GLOBAL_EXPEDITED: u64 = 2;
-    const PRIVATE_EXPEDITED: u64 = 8;
-    const REGISTER_PRIVATE_EXPEDITED: u64 = 16;
-    const KNOWN: u64 = 31;
-    if command == 0 {
-        return harmless!(nr::MEMBARRIER, 0, 0, 0).map(|known| known & KNOWN);
-    }
-    let command = match command {
-        PRIVATE_EXPEDITED => GLOBAL_EXPEDITED,
-        REGISTER_PRIVATE_EXPEDITED | REGISTER_GLOBAL_EXPEDITED => return register_all(),
-        other if other & !KNOWN != 0 => return Err(Errno::EINVAL),
-        other => other,
-    };
-    harmless!(nr::MEMBARRIER, command, flags, cpu)
 }

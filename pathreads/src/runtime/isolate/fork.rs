@@ -25,6 +25,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use abi::Errno;
 use pathreads::record::{LAYER, MOST_MEMBERS, Members, NO_FILE, Record, Region};
 
+use super::descriptors::copy_away;
 use super::helpers::{self, What};
 use super::waiting::Next;
 use super::{
@@ -37,7 +38,7 @@ use crate::clone::{
     CLONE_VM, OF_CLONE,
 };
 use crate::entry::{self, Frame};
-use crate::sys::{self, Result, harmless, nr};
+use crate::sys::{self, O_CLOEXEC, Result, harmless, nr};
 use crate::{sigaction, stack, user};
 
 /// The child that a program asks for.
@@ -346,7 +347,7 @@ fn copy_memory(record: &Record, memory: u64) -> Result<()> {
         |region: &&Region| region.file == NO_FILE && !blocks::is_kept(region) || snapshots::is_own(region);
     for region in record.all().filter(is_copied) {
         let (from, length) = (region.offset_of(region.start), region.end - region.start);
-        let copied = super::memory::copy_data(memory_file(), from, memory, region.start, length)?;
+        let copied = super::copies::copy_data(memory_file(), from, memory, region.start, length)?;
         control().copied[0].fetch_add(copied, Ordering::Relaxed);
     }
     Ok(())
@@ -385,6 +386,7 @@ fn found() -> &'static Making {
 /// is a copy of. It has the signals of the runtime then.
 fn begin_as_maker(making: &Making) {
     super::forget_maker();
+    super::remembered::forget(0, u64::MAX);
     calls::PREPARED.store(0, Ordering::Relaxed);
     super::signals::forget_wait();
     faults::DEFERRED.store(making.deferred, Ordering::Relaxed);
@@ -394,15 +396,24 @@ fn begin_as_maker(making: &Making) {
     making.next.set_state();
 }
 
+/// Makes a file the one of this process's memory, by the number of its maker's. A limit of descriptors may
+/// have been set since that was made, and forbid its number.
+fn take_memory_file(file: u64) {
+    if harmless!(nr::DUP3, file, memory_file(), O_CLOEXEC).is_ok() {
+        return sys::close(file);
+    }
+    sys::close(memory_file());
+    let kept = copy_away(file).inspect(|_| sys::close(file)).unwrap_or(file);
+    super::MEMORY.store(kept, Ordering::Relaxed);
+}
+
 /// Begins a child of `fork`.
 pub fn begin(frame: &mut Frame) {
-    const O_CLOEXEC: u64 = 0x8_0000;
     let making = found();
     IS_SHARING.store(false, Ordering::Relaxed);
     let Making { memory, area, .. } = *making;
     map_control(area);
-    let _ = harmless!(nr::DUP3, memory, memory_file(), O_CLOEXEC);
-    sys::close(memory);
+    take_memory_file(memory);
     sys::close(area);
     super::ME.store(0, Ordering::Relaxed);
     begin_as_maker(making);
@@ -427,12 +438,20 @@ pub fn begin(frame: &mut Frame) {
     lacks::begin_process();
     control.leaving.store(0, Ordering::Relaxed);
     blocks::begin();
-    super::SYNCED.store(u64::MAX, Ordering::Relaxed);
+    super::mapped::SYNCED.store(u64::MAX, Ordering::Relaxed);
     thread::begin_process(frame.scratch[4]);
     super::signals::begin_process();
+    super::timers::begin_process();
+    super::cpu_timers::begin_process();
     super::locked(|record| {
+        // With neighbours at once: none of Linux's mappings is divided, of which there may be as many as it
+        // allows.
+        let mut at = 0;
+        while let Some((start, end, _)) = super::first_run(record, at, u64::MAX) {
+            super::unmap_here(start, end);
+            at = end;
+        }
         for region in record.all_mut() {
-            super::unmap_here(region.start, region.end);
             (region.holders, region.current) = (Members::NONE, Members::NONE);
         }
         snapshots::begin_process(record);

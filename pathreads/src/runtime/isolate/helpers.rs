@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use abi::Errno;
 
-use super::{MILLISECOND, control, fork, me, wait, waiting, wake};
+use super::{MILLISECOND, control, cpu_timers, fork, me, wait, waiting, wake};
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
 use crate::sys::{self, Result, harmless, nr};
@@ -37,6 +37,8 @@ const DONE: u32 = 3;
 pub enum What {
     /// Makes this call, which changes no memory but [`Job::answer`].
     Call([u64; 7]),
+    /// Makes the ticker (`cpu_timers`).
+    Ticker,
     /// Makes the child that `fork` describes.
     Child,
     /// Waits until a call of `waitid` with these arguments would return, and says so for this watch.
@@ -111,6 +113,7 @@ pub fn ask(what: What) -> Result {
 fn do_now(job: &Job, what: What) -> Result {
     match what {
         What::Call([number, a, b, c, d, e, _]) => harmless!(number, a, b, c, d, e),
+        What::Ticker => cpu_timers::begin(),
         What::Child => fork::make_here(),
         What::Watch { kind, id, options, number } => {
             watch(job, [kind, id, options], number);

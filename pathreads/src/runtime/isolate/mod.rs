@@ -26,6 +26,8 @@
 //!    SIGSTKFLT is never blocked, so a member that waits for the lock answers too. A call that it interrupted
 //!    is prepared and made again (`entry`), and so is one that it met between the two. A call that waits for
 //!    memory which is not there is prepared once more when there is more ([`lacks`]).
+//!    A member that cannot give memory or a right up, because Linux allows no more mappings, says so. The
+//!    record stays then, and the program's call fails ([`memory::remove`]).
 //! 4. *Only the holder of the lock makes requests*, so there is one at a time, and the record does not change
 //!    while members read it to serve.
 //! 5. *A member that has the lock, or waits for it, runs no handler of the program*, which might ask for the
@@ -36,43 +38,66 @@
 //!    member that makes them. It maps and unmaps them again without the lock, while no other member has had
 //!    them mapped. The same is true of mappings without rights of which it opens a part ([`reservations`]).
 //! 8. *A member changes memory that it alone has, in its part of the arena, without the lock, while no other
-//!    has that* ([`own`]). Those that have taken the lock wait for it.
+//!    has that* ([`own`]). Those that have taken the lock wait for it. So do its handlers ([`postponed`]).
 //! 9. *The memory that a call names is mapped before the call* ([`sync`], [`touch`]): the kernel's accesses
 //!    do not come to the handler of SIGSEGV.
 
+mod addresses;
+mod asking;
+mod barriers;
 pub mod blocks;
 pub mod calls;
+mod copies;
+pub mod cpu_timers;
+mod descriptors;
 pub mod faults;
 pub mod fork;
 pub mod helpers;
 mod lacks;
+mod lock;
+mod mapped;
 pub mod memory;
 mod own;
+pub mod postponed;
+mod remap;
 mod remembered;
 mod reservations;
+mod siginfo;
+mod signal_files;
 mod signal_stack;
 pub mod signals;
 mod snapshots;
 pub mod thread;
+pub mod timers;
 pub mod wait;
 pub mod waiting;
+mod whole;
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use abi::Errno;
 use pathreads::block::Blocks;
 use pathreads::member_reservation::Reservations;
-use pathreads::record::{Full, LAYER, MOST_MEMBERS, Members, NO_FILE, Record, Region};
-use pathreads::requests::{self, Seat};
-use pathreads::{RUNTIME_BASE, RUNTIME_END, page_end, parts};
+use pathreads::record::{Full, LAYER, MOST_MEMBERS, Record};
+use pathreads::{RUNTIME_BASE, RUNTIME_END, page_end};
 
-use crate::sys::{
-    self, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_EXEC, PROT_READ, PROT_WRITE, Result,
-    SIGSYS_BIT, harmless, nr,
+use crate::sys::{self, MAP_FIXED, MAP_SHARED, PROT_READ, PROT_WRITE, Result, SIGSYS_BIT, harmless, nr};
+use crate::{context, entry};
+
+use asking::{Request, note_stacks_here, others, request, request_or_fail, serve_here, with_others_stopped};
+pub use asking::{act, on_request};
+use descriptors::{keep_away, kept_in};
+pub use lock::fails;
+use lock::{
+    await_insides, forget_insides, forget_maker, forget_members, lock_within, locked, prepare_stack,
+    release_for_child, unlock, with_record,
 };
-use crate::{context, entry, sigaction, user};
-
+use mapped::{
+    announce, announce_to_all, bring, first_run, map_here, note_synced, protect_here, punch, replace_here,
+    sync_to_write, take, touch_in, try_unmap_here, unmap_here,
+};
+pub use mapped::{fault, sync, touch};
 use signal_stack::{HAS_STACK, note_stack, programs_stack, take_programs_stack, with_own_stack};
 pub use signal_stack::{OF_SIGNALS, begin_stack, is_signal_stack};
 
@@ -107,31 +132,6 @@ struct Member {
     lacks: AtomicU32,
     /// Written by the member as it is stopped.
     stacks: snapshots::Stacks,
-}
-
-/// A thing that a member is asked to do.
-#[derive(Clone, Copy)]
-pub enum Request {
-    /// Unmap memory that is not recorded any more.
-    Unmap { start: u64, end: u64 },
-    /// Give the memory of a range the rights that are recorded.
-    Protect { start: u64, end: u64 },
-    /// Map the memory of a range as it is recorded, but for the right to write.
-    Replace { start: u64, end: u64 },
-    /// Set the action of a signal.
-    Act { signal: u64, action: [u64; 4] },
-    /// Answer, and wait while `stops` has this value.
-    Stop { value: u32 },
-    /// Take part in the barriers of other processes.
-    Register,
-    /// Prepare the call again in which this member waits.
-    Look,
-    /// Give up the right to write to snapshots with this file.
-    Freeze { file: u64 },
-    /// Unmap what is not mapped as it is recorded.
-    Forget,
-    /// Queue the signal that is described in the control area.
-    Queue { signal: u64 },
 }
 
 /// The control area, which all members share.
@@ -184,8 +184,12 @@ struct Control {
     kept: AtomicU64,
     /// Whether the kernel may read memory after a call: `blocks::note_call`.
     pages_are_held: AtomicBool,
+    /// Whether a member that was asked has not done it, because Linux allows no more mappings.
+    is_refused: AtomicBool,
     /// Whether a thread has changed what Linux keeps for another one: no member waits from then on.
     is_reuse_over: AtomicBool,
+    /// The barriers that the program has registered for. Written under the lock.
+    barriers: AtomicU32,
     /// Whether the program has moved sleepers from one futex to another: `calls::prepare_futex_again`.
     has_requeued: AtomicBool,
     /// Counts members that leave and still write to a word of the program.
@@ -202,8 +206,14 @@ struct Control {
     executed: UnsafeCell<entry::Frame>,
     /// Written under the lock, and read by members that are asked.
     request: UnsafeCell<Request>,
+    signal_files: signal_files::SignalFiles,
+    /// From here on a child of `fork` has a copy of some of it (`fork`).
     blocks: Blocks,
     reservations: Reservations,
+    timers: timers::Timers,
+    cpu_timers: cpu_timers::CpuTimers,
+    /// Where threads sleep whose futex has gone.
+    gone: calls::Gone,
     /// Read and written under the lock, or by members that change their own memory. It is the last, because
     /// a child of `fork` needs what is in use of it.
     record: UnsafeCell<Record>,
@@ -222,12 +232,6 @@ static ME: AtomicUsize = AtomicUsize::new(0);
 
 /// The descriptor of the program's memory.
 static MEMORY: AtomicU64 = AtomicU64::new(0);
-
-/// The version up to which this member has all that is recorded.
-static SYNCED: AtomicU64 = AtomicU64::new(0);
-
-/// No version.
-const NEVER: u64 = u64::MAX;
 
 /// Returns whether threads get address spaces of their own.
 pub fn is_on() -> bool {
@@ -258,7 +262,7 @@ pub fn never_blocked() -> u64 {
 
 /// Makes this process the leader of a program without memory.
 pub fn begin() {
-    if limit_of(RLIMIT_FSIZE) != u64::MAX {
+    if sys::limit_of(RLIMIT_FSIZE) != u64::MAX {
         sys::fail(
             b"--isolate needs no limit of the size of files, because memory is a file (ulimit -f)",
             125,
@@ -272,7 +276,7 @@ pub fn begin() {
     control().lowest_kept.store(memory, Ordering::Relaxed);
     sys::close(area);
     control().members[0].thread.store(own_thread(), Ordering::Relaxed);
-    control().heap_end.store(memory::HEAP, Ordering::Relaxed);
+    control().heap_end.store(addresses::HEAP, Ordering::Relaxed);
     let maker = harmless!(nr::GETPPID).unwrap_or(0) as u32;
     control().parent.store(maker, Ordering::Relaxed);
     control().maker.store(maker, Ordering::Relaxed);
@@ -302,54 +306,7 @@ fn map_control(area: u64) {
     }
 }
 
-/// Gives a descriptor a number that programs do not meet.
-fn keep_away(file: u64) -> Result {
-    let kept = copy_away(file);
-    sys::close(file);
-    kept
-}
-
-/// Returns a copy of a descriptor with a number that programs do not meet.
-fn copy_away(file: u64) -> Result {
-    const F_DUPFD_CLOEXEC: u64 = 1030;
-    let least = first_kept();
-    // Numbers do not come again soon: a child of `vfork` has those of the record in a table of its own.
-    let next = if is_on() { control().kept.fetch_add(1, Ordering::Relaxed) % least.max(2) / 2 } else { 0 };
-    let kept = harmless!(nr::FCNTL, file, F_DUPFD_CLOEXEC, least + next)?;
-    if is_on() {
-        control().lowest_kept.fetch_min(kept, Ordering::Relaxed);
-    }
-    Ok(kept)
-}
-
-/// Returns the first of the runtime's descriptors in a range.
-fn kept_in(first: u64, last: u64) -> Option<u64> {
-    let range = first..=last;
-    if last < control().lowest_kept.load(Ordering::Relaxed) {
-        return None;
-    }
-    let own = [memory_file(), signals::file()].into_iter().filter(|file| range.contains(file));
-    prepare_stack();
-    let shared =
-        locked(|record| record.all().map(|region| region.file).filter(|file| range.contains(file)).min());
-    own.chain(shared).min()
-}
-
-/// Returns the first number of the runtime's own descriptors: those of the upper half are few programs'.
-fn first_kept() -> u64 {
-    const RLIMIT_NOFILE: u64 = 7;
-    const MOST: u64 = 1 << 16;
-    limit_of(RLIMIT_NOFILE).min(MOST) / 2
-}
-
 const RLIMIT_FSIZE: u64 = 1;
-
-/// Returns a limit of this process.
-fn limit_of(kind: u64) -> u64 {
-    let mut limits = [u64::MAX; 2];
-    let _ = harmless!(nr::PRLIMIT64, 0, kind, 0, limits.as_mut_ptr() as u64);
-    limits[0]
-}
 
 /// Returns this thread's number in Linux.
 fn own_thread() -> u32 {
@@ -395,158 +352,6 @@ pub fn is_copy(information: &context::Information) -> bool {
     is_on() && me() != 0 && is_sent && !information.is_given()
 }
 
-/// The holder of the lock that is a thread of the leader, and not the program's.
-const OF_LEADER: u32 = MOST_MEMBERS as u32 + 1;
-
-/// Set in the holder's number while it waits for members that change their own memory, and has changed
-/// nothing itself.
-const WAITS: u32 = 1 << 31;
-
-/// Runs `f` with the record, under the lock, with signals blocked.
-fn locked<R>(f: impl FnOnce(&mut Record) -> R) -> R {
-    sys::with_signals_blocked(|| with_record(f))
-}
-
-/// Runs `f` with the record, under the lock. The caller has blocked signals: a handler of the program could
-/// not take the lock. The two that cannot be blocked are held back ([`faults`]).
-fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
-    let is_member = !is_helper();
-    if is_member {
-        IN_RECORD.store(true, Ordering::Relaxed);
-    }
-    // This member's own handlers see the mark before the lock is taken, and until it is released.
-    compiler_fence(Ordering::SeqCst);
-    lock();
-    let number = if is_member { me() as u32 + 1 } else { OF_LEADER };
-    // A child of `vfork` may be killed while it waits: its maker finds the lock taken then.
-    control().holder.store(number | WAITS, Ordering::Relaxed);
-    parts::await_others(insides(), u32::MAX, &Linux);
-    control().holder.store(number, Ordering::Relaxed);
-    // SAFETY: the lock is held.
-    let result = f(unsafe { &mut *control().record.get() });
-    release();
-    compiler_fence(Ordering::SeqCst);
-    if is_member {
-        IN_RECORD.store(false, Ordering::Relaxed);
-    }
-    result
-}
-
-/// Returns the words by which members say that they change their own memory without the lock (`own`).
-fn insides() -> impl Iterator<Item = &'static AtomicU32> {
-    let most = control().most.load(Ordering::Relaxed) as usize;
-    control().members[..=most].iter().map(|member| &member.inside)
-}
-
-/// Returns whether this is another thread of the leader than the program's.
-fn is_helper() -> bool {
-    thread::is_watcher() || helpers::is_helper() || signals::is_courier()
-}
-
-/// Whether this member has the lock, or waits for it. The watcher does not say so, because the leader's own
-/// thread reads the same word.
-static IN_RECORD: AtomicBool = AtomicBool::new(false);
-
-/// Forgets what the maker of this member or process was about: it had the lock.
-fn forget_maker() {
-    IN_RECORD.store(false, Ordering::Relaxed);
-    faults::forget_held();
-}
-
-/// Ends the program by a fault of the processor in a member that has the lock, or waits for it: handling
-/// that would take the lock. Returns whether this is one.
-pub fn fails(signal: i32, code: i32) -> bool {
-    let fails = code > 0 && IN_RECORD.load(Ordering::Relaxed) && !is_helper();
-    if fails {
-        sigaction::die_of(signal as u64);
-    }
-    fails
-}
-
-/// Has the memory below this function's frame mapped, before the lock is taken: a stack may reach from one
-/// region into another, and must not fault then.
-fn prepare_stack() {
-    let here = 0_u8;
-    let below = (&raw const here as u64).wrapping_sub(pathreads::PAGE);
-    // A wrong address is no harm. The copy ends there.
-    user::read_some(below, &mut [0]);
-    // So that it can be written to: it may be in a snapshot, or be mapped without that right.
-    user::write_same(below);
-}
-
-/// Linux, as members wait for each other and interrupt each other.
-struct Linux;
-
-impl requests::Kernel for Linux {
-    fn wait(&self, word: &AtomicU32, value: u32, milliseconds: u64) {
-        wait(word, value, milliseconds * MILLISECOND);
-    }
-
-    fn wake(&self, word: &AtomicU32) {
-        wake(word);
-    }
-
-    fn interrupt(&self, thread: u32) {
-        let thread = u64::from(thread);
-        let _ = harmless!(nr::TGKILL, thread, thread, SIGSTKFLT);
-        control().requests.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// Takes the lock. A signal of a request interrupts the sleep. Requests to the leader are its own thread's,
-/// which must stop, or queue signals, itself.
-fn lock() {
-    requests::take_lock(&control().lock, &Linux, || {
-        if !is_helper() {
-            serve_here();
-        }
-    });
-}
-
-/// Takes the lock, if it is released within some milliseconds: its holder may have been killed. Returns
-/// whether it is taken.
-fn lock_within(milliseconds: u64) -> bool {
-    requests::take_lock_within(&control().lock, milliseconds, &Linux)
-}
-
-/// Waits for members that change their own memory, for some time each: they may have been killed.
-fn await_insides() {
-    const TRIES: u32 = 20;
-    parts::await_others(insides(), TRIES, &Linux);
-}
-
-/// Forgets the members that were killed before a program is executed: in the leader's watcher, which has the
-/// lock. If it has not, one of them may have held it, or been asked by the leader's own thread, which only
-/// waits from now on.
-fn forget_members(is_locked: bool) {
-    for member in &control().members[1..] {
-        member.thread.store(0, Ordering::Relaxed);
-        member.pending.store(0, Ordering::Release);
-        wake(&member.pending);
-    }
-    parts::forget(control().members[1..].iter().map(|member| &member.inside), &control().table);
-    if is_locked || !matches!(control().holder.load(Ordering::Relaxed) & !WAITS, 1 | OF_LEADER) {
-        unlock();
-    }
-}
-
-/// Forgets what members were about when a process was copied, which has one of its own: another may have been
-/// stopped when it was about to see that the lock is taken.
-fn forget_insides() {
-    parts::forget(control().members.iter().map(|member| &member.inside), &control().table);
-}
-
-/// Releases the lock of the record.
-fn release() {
-    control().holder.store(0, Ordering::Relaxed);
-    unlock();
-}
-
-/// Releases the lock.
-fn unlock() {
-    requests::release_lock(&control().lock, &Linux);
-}
-
 const MILLISECOND: u64 = 1_000_000;
 
 /// Sleeps while a word has a value, for some nanoseconds at most, or until a signal.
@@ -561,330 +366,6 @@ fn wait(word: &AtomicU32, value: u32, nanoseconds: u64) {
 fn wake(word: &AtomicU32) {
     const WAKE: u64 = 1;
     let _ = harmless!(nr::FUTEX, word.as_ptr() as u64, WAKE, i32::MAX as u64);
-}
-
-/// Asks members, and waits for their answers. This member is left out. The lock is held.
-fn request(members: Members, what: Request) {
-    // A child of `vfork` acts in its maker's name, and has not what that has mapped.
-    let members = if fork::is_sharing() { members } else { members.without(me()) };
-    if members.is_empty() {
-        return;
-    }
-    // SAFETY: the lock is held, and no member is asked.
-    unsafe { control().request.get().write(what) };
-    let seat = |member: usize| {
-        let Member { thread, pending, .. } = &control().members[member];
-        Seat { thread, pending }
-    };
-    requests::ask(members.iter().map(seat), &control().stops, &Linux);
-}
-
-/// Returns all members but this one.
-fn others() -> Members {
-    (0..MOST_MEMBERS).fold(Members::NONE, |set, member| {
-        let is_there = control().members[member].thread.load(Ordering::Relaxed) != 0;
-        if is_there && member != me() { set.with(member) } else { set }
-    })
-}
-
-/// Notes where the stacks are of this member, which stands on one.
-fn note_stacks_here() {
-    let here = 0_u8;
-    snapshots::note_stacks(&raw const here as u64);
-}
-
-/// Does what this member is asked to do, if it is, on the stack on which it stands.
-fn serve_here() {
-    let here = 0_u8;
-    serve(&raw const here as u64);
-}
-
-/// Does what this member is asked to do, if it is. `pointer` is that of the stack where it was interrupted.
-fn serve(pointer: u64) {
-    if fork::is_sharing() {
-        return;
-    }
-    let mut stops = None;
-    requests::serve(&control().members[me()].pending, &Linux, || stops = do_as_asked(pointer));
-    if let Some(value) = stops {
-        stay_stopped(value, pointer);
-    }
-}
-
-/// Does what this member is asked to do. Returns the value of `stops` if it is to stop.
-#[inline(always)]
-fn do_as_asked(pointer: u64) -> Option<u32> {
-    // SAFETY: the requester waits until `pending` is cleared.
-    let what = unsafe { *control().request.get() };
-    match what {
-        Request::Unmap { start, end } => unmap_here(start, end),
-        Request::Protect { start, end } => {
-            // SAFETY: the requester holds the lock, and does not change the record until `pending` is
-            // cleared.
-            let record = unsafe { &*control().record.get() };
-            record.touched(start, end).filter(|region| region.holders.has(me())).for_each(protect_here);
-        }
-        Request::Replace { start, end } => {
-            // SAFETY: as above.
-            let record = unsafe { &*control().record.get() };
-            let regions = record.touched(start, end).filter(|region| region.holders.has(me()));
-            regions.for_each(replace_here);
-        }
-        Request::Act { signal, action } => sigaction::set_here(signal, action),
-        Request::Stop { .. } => snapshots::note_stacks(pointer),
-        Request::Look => {}
-        // SAFETY: as above.
-        Request::Freeze { file } => snapshots::drop_rights_here(unsafe { &*control().record.get() }, file),
-        // SAFETY: as above.
-        Request::Forget => snapshots::forget_here(unsafe { &*control().record.get() }),
-        Request::Register => {
-            let _ = calls::register();
-        }
-        Request::Queue { signal } => signals::take_carried(signal),
-    }
-    if let Request::Stop { value } = what { Some(value) } else { None }
-}
-
-/// Waits until members go on, and does meanwhile what this one is asked to do.
-fn stay_stopped(value: u32, pointer: u64) {
-    requests::stay_stopped(&control().stops, value, &Linux, || serve(pointer));
-}
-
-/// Releases the lock if it was taken in this member's name, by a child that was killed. Returns whether that
-/// had begun to change the record.
-fn release_for_child() -> bool {
-    let number = me() as u32 + 1;
-    let holder = control().holder.load(Ordering::Relaxed);
-    if holder == number | WAITS {
-        release();
-    }
-    holder == number
-}
-
-/// Runs `f`, which copies the program's memory, while all other members are stopped. A copy that is made
-/// while they write would have what one wrote last, and not what it wrote before. The lock is held.
-fn with_others_stopped<R>(f: impl FnOnce() -> R) -> R {
-    let stops = &control().stops;
-    let value = requests::begin_stop(stops);
-    request(others(), Request::Stop { value });
-    let result = f();
-    requests::end_stop(stops, &Linux);
-    result
-}
-
-/// Handles SIGSTKFLT.
-pub extern "C" fn on_request(_: u64, _: &context::Information, context: &mut context::Context) {
-    let (mask, is_in_stub) = context.blocked();
-    signals::serving(is_in_stub, mask, || serve(context.stack_pointer()));
-    calls::IS_ASKED.store(1, Ordering::Relaxed);
-    context::prepare_again(context);
-}
-
-/// Maps a region here as it is recorded.
-fn map_here(region: &Region) -> Result {
-    let Region { start, end, .. } = *region;
-    let file = if region.file == NO_FILE { memory_file() } else { region.file };
-    let offset = region.offset_of(start);
-    // A snapshot of the program's own memory may become that again, as it is mapped.
-    let is_private = region.is_private && !snapshots::is_own(region);
-    let kind = if is_private { MAP_PRIVATE } else { MAP_SHARED };
-    let (rights, flags) = (region.mapped_rights(), kind | MAP_FIXED | MAP_NORESERVE);
-    // SAFETY: the memory is the program's.
-    unsafe { sys::mmap(start, end - start, rights, flags, file, offset) }
-}
-
-/// Maps a region here, and notes that.
-fn take(region: &mut Region) -> Result {
-    // A block that was made ordinary for this member was counted as mapped here.
-    let mapped = map_here(region).inspect_err(|_| SYNCED.store(NEVER, Ordering::Relaxed))?;
-    region.holders = region.holders.with(me());
-    if !fork::is_sharing() {
-        region.current = region.current.with(me());
-    }
-    Ok(mapped)
-}
-
-/// Maps a region of which a copy was made. The right to write comes by a fault, when all have the copy.
-fn replace_here(region: &Region) {
-    let rights =
-        if region.rights & PROT_WRITE == 0 { region.rights } else { region.rights & !PROT_WRITE | PROT_READ };
-    if map_here(&Region { rights, ..*region }).is_err() {
-        unmap_here(region.start, region.end);
-    }
-}
-
-fn unmap_here(start: u64, end: u64) {
-    // SAFETY: the memory was the program's, which has unmapped it.
-    unsafe { sys::munmap(start, end - start) };
-}
-
-fn protect_here(region: &Region) {
-    // SAFETY: the memory is the program's.
-    let _ =
-        unsafe { sys::call(nr::MPROTECT, [region.start, region.end - region.start, region.mapped_rights()]) };
-}
-
-/// Gives pages of the program's memory back, by their offsets. They are zero when they are used again.
-fn punch(start: u64, end: u64) {
-    const KEEP_SIZE_PUNCH_HOLE: u64 = 3;
-    let _ = harmless!(nr::FALLOCATE, memory_file(), KEEP_SIZE_PUNCH_HOLE, start, end - start);
-}
-
-/// Handles an access to memory that this member does not have as recorded. Returns whether it has it now.
-/// `cause` is the processor's error code.
-pub fn fault(address: u64, cause: u64) -> bool {
-    const WRITE: u64 = 1 << 1;
-    const FETCH: u64 = 1 << 4;
-    let needed = match cause {
-        _ if cause & WRITE != 0 => PROT_WRITE,
-        _ if cause & FETCH != 0 => PROT_EXEC,
-        _ => PROT_READ | PROT_WRITE,
-    };
-    locked(|record| {
-        let is_programs = |region: &&mut Region| region.rights & needed != 0 && blocks::is_open(region);
-        let Some(region) = record.at_mut(address).filter(is_programs) else {
-            return false;
-        };
-        control().faults.fetch_add(1, Ordering::Relaxed);
-        if needed == PROT_WRITE && region.needs_copy() {
-            return memory::copy_private(record, address, address + 1).is_ok();
-        }
-        take(region).is_ok()
-    })
-}
-
-/// Maps all regions that this member does not have as recorded. Inlined, because Go makes calls with little
-/// stack.
-#[inline(always)]
-pub fn sync() {
-    if !is_synced() || blocks::are_new() {
-        map_all();
-    }
-}
-
-/// Does the same before a call of which the memory is not known. Memory that must be copied before it is
-/// written to is copied where an argument points to.
-pub fn sync_to_write(call: &[u64; 7]) {
-    const LIKELY: u64 = 1 << 20;
-    sync();
-    let named = || call[1..].iter().filter(|at| needs_copy(**at, at.saturating_add(1)));
-    if named().next().is_some() {
-        prepare_stack();
-        locked(|record| {
-            for at in named() {
-                // The kernel reports memory that cannot be had.
-                let _ = memory::copy_private(record, *at, at.saturating_add(LIKELY));
-            }
-        });
-    }
-    // A copy may have been made meanwhile.
-    sync();
-}
-
-/// Returns whether a range may have memory that must be copied before the kernel writes to it.
-fn needs_copy(start: u64, end: u64) -> bool {
-    // Acquire pairs with the release in `memory::note_copies`: the version that was announced before is seen.
-    let [low, high] = control().copies.each_ref().map(|bound| bound.load(Ordering::Acquire));
-    low < end && start < high
-}
-
-#[inline(never)]
-fn map_all() {
-    prepare_stack();
-    locked(|record| {
-        blocks::note_seen();
-        let is_missing =
-            |region: &&mut Region| region.rights != 0 && !region.current.has(me()) && blocks::is_open(region);
-        for region in record.all_mut().filter(is_missing) {
-            let _ = take(region);
-        }
-        note_synced();
-    });
-}
-
-/// Notes that this task has all that is recorded.
-fn note_synced() {
-    requests::note_synced(&control().version, &SYNCED);
-}
-
-/// Returns whether this member has all that is recorded, but blocks of other members.
-fn is_synced() -> bool {
-    requests::is_synced(&control().version, &SYNCED)
-}
-
-/// Maps the regions of a range that this member does not have as recorded.
-#[inline(always)]
-pub fn touch(start: u64, length: u64) {
-    // The version is read after the states of blocks: it is increased before one becomes ordinary.
-    let has_it = if lacks::looks() {
-        false
-    } else if is_synced() && !needs_copy(start, start.saturating_add(length)) {
-        !blocks::may_be_others(start, length) && is_synced()
-    } else {
-        remembered::has(start, length)
-    };
-    if !has_it {
-        map_range(start, length);
-    }
-}
-
-#[inline(never)]
-fn map_range(start: u64, length: u64) {
-    prepare_stack();
-    locked(|record| {
-        let end = start.saturating_add(length);
-        bring(record, start, end);
-        if lacks::looks() {
-            lacks::note(record, start, end);
-        }
-        let is_ready = |region: &&Region| region.current.has(me()) && !region.needs_copy();
-        if let Some(region) = record.at(start).filter(is_ready) {
-            remembered::add(region);
-        }
-    });
-}
-
-/// Maps the regions of a range that this member does not have as recorded, so that the kernel may write
-/// there. The lock is held.
-fn bring(record: &mut Record, start: u64, end: u64) {
-    // The kernel reports memory that cannot be had.
-    let _ = memory::copy_private(record, start, end);
-    touch_in(record, start, end);
-}
-
-fn touch_in(record: &mut Record, start: u64, end: u64) {
-    record.change(start, end, |region| {
-        if !region.current.has(me()) && blocks::is_open(region) {
-            let _ = take(region);
-        }
-    });
-}
-
-/// Notes that members may have less than is recorded. The lock is held. This member has what changed, or
-/// maps it before the lock is released.
-fn announce() {
-    requests::note_announced(&SYNCED, announce_to_all());
-}
-
-/// Notes that members may have less than is recorded, this one included. Returns the version before.
-fn announce_to_all() -> u64 {
-    let version = requests::announce(&control().version);
-    lacks::tell();
-    version
-}
-
-/// Sets the action of a signal here, by `exchange`, and in all other members. Both happen under the lock, so
-/// that all members end with the same action when two set it at once.
-pub fn act<R>(signal: u64, action: [u64; 4], exchange: impl FnOnce() -> Result<R>) -> Result<R> {
-    if !is_member() {
-        return exchange();
-    }
-    prepare_stack();
-    locked(|_| {
-        let old = exchange()?;
-        request(others(), Request::Act { signal, action });
-        Ok(old)
-    })
 }
 
 /// Returns the error of a table that is full.

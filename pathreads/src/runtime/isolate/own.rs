@@ -8,19 +8,52 @@
 //! 2. *Whatever needs another member is left to the lock*: a request, a snapshot, a call that lacks memory,
 //!    a limit that all mappings count for. The member looks for these when it is in. Snapshots and lacks come
 //!    under the lock, so there are none until it is out. A limit may come meanwhile, as between two calls.
-//! 3. *A region is recorded when it is mapped, and unmapped when it is not recorded any more.* No other sees
-//!    the time between: it would need the lock, or be this member.
+//! 3. *A region is recorded when it is mapped, and unmapped before it is recorded no more.* No other sees the
+//!    time between: it would need the lock, or be this member. If Linux does not unmap it, it stays recorded.
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
 use pathreads::record::{Members, NO_FILE, Record, Region};
 use pathreads::{page_end, parts, requests};
 
-use super::{IN_RECORD, Linux, SYNCED, blocks, control, fork, map_here, me, memory, punch, reservations};
-use super::{snapshots, unmap_here};
+use super::lock::{IN_RECORD, Linux};
+use super::mapped::SYNCED;
+use super::{
+    addresses, blocks, control, first_run, fork, is_signal_stack, map_here, me, postponed, punch, remembered,
+    reservations, snapshots, try_unmap_here, unmap_here,
+};
+use crate::dispatch::Then;
+use crate::entry::Frame;
 use crate::sys::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, nr};
+use crate::{patch, stack};
 
-/// Runs `f` if this member may change its own memory without the lock. Signals are blocked.
+/// Serves a call about memory that this member alone has, while handlers of the program wait. Returns whether
+/// it did. If not, the call needs the lock, or has signals blocked. Not inlined, because Go makes calls with
+/// little stack.
+#[inline(never)]
+pub fn serve(frame: &mut Frame) -> bool {
+    // A request that comes may need the stack for signals.
+    !is_signal_stack(frame.rsp)
+        && postponed::while_handlers_wait(|| stack::with_all(frame, serve_here) == Then::Return)
+}
+
+/// Does so on a stack of the runtime.
+extern "C" fn serve_here(frame: &mut Frame) -> Then {
+    let [number, a, b, c, ..] = frame.call;
+    patch::forget(a, b);
+    let result = match number {
+        nr::MMAP => map(frame.arguments()),
+        nr::MUNMAP => unmap(a, b).then_some(0),
+        _ => protect(a, b, c).then_some(0),
+    };
+    result.map_or(Then::Perform, |result| {
+        frame.rax = result;
+        Then::Return
+    })
+}
+
+/// Runs `f` if this member may change its own memory without the lock. Signals are blocked, or handlers of
+/// the program wait.
 fn inside<R>(f: impl FnOnce() -> Option<R>) -> Option<R> {
     if fork::is_sharing() {
         return None;
@@ -62,12 +95,12 @@ fn with_table<R>(f: impl FnOnce(&mut Record) -> R) -> R {
 pub fn map(arguments: [u64; 6]) -> Option<u64> {
     const MAP_STACK: u64 = 0x2_0000;
     let [address, length, rights, flags, _, offset] = arguments;
-    let [from, to] = memory::own_part();
+    let [from, to] = addresses::own_part();
     let is_plain = flags & !(MAP_NORESERVE | MAP_STACK) == MAP_PRIVATE | MAP_ANONYMOUS;
     if address != 0 || offset != 0 || !is_plain || !(1..=to - from).contains(&length) {
         return None;
     }
-    let (length, rights) = (page_end(length), rights & memory::RIGHTS);
+    let (length, rights) = (page_end(length), rights & addresses::RIGHTS);
     inside(|| {
         if reservations::is_possible(arguments) {
             return None;
@@ -112,8 +145,8 @@ fn is_own(region: &Region) -> bool {
 
 /// Returns the end of a range in this member's part.
 fn end_in_part(start: u64, length: u64) -> Option<u64> {
-    let [from, to] = memory::own_part();
-    let end = memory::range(start, length).ok()?;
+    let [from, to] = addresses::own_part();
+    let end = addresses::range(start, length).ok()?;
     (length > 0 && from <= start && end <= to).then_some(end)
 }
 
@@ -121,13 +154,18 @@ fn end_in_part(start: u64, length: u64) -> Option<u64> {
 pub fn unmap(start: u64, length: u64) -> bool {
     let Some(end) = end_in_part(start, length) else { return false };
     let unmap = || {
-        let mut next = with_table(|record| {
+        let mut run = with_table(|record| {
             let is_possible = record.touched(start, end).all(is_own);
             is_possible.then(|| record.divide(start, end).ok()).flatten()?;
-            Some(take_first(record, start, end))
+            Some(first_run(record, start, end))
         })?;
+        while let Some((from, to, _)) = run {
+            // An error is found again under the lock, where all that has gone here is mapped again.
+            try_unmap_here(from, to).ok()?;
+            run = if to == end { None } else { with_table(|record| first_run(record, to, end)) };
+        }
+        let mut next = with_table(|record| take_first(record, start, end));
         while let Some(region) = next {
-            unmap_here(region.start, region.end);
             punch(region.offset_of(region.start), region.offset_of(region.end));
             let is_last = region.end == end;
             next = if is_last { None } else { with_table(|record| take_first(record, region.end, end)) };
@@ -147,7 +185,7 @@ fn take_first(record: &mut Record, start: u64, end: u64) -> Option<Region> {
 /// Changes the rights of memory in this member's part, if it alone has that, as `mprotect` does. Returns
 /// whether it did.
 pub fn protect(start: u64, length: u64, rights: u64) -> bool {
-    let Some(end) = end_in_part(start, length).filter(|_| rights & !memory::RIGHTS == 0) else {
+    let Some(end) = end_in_part(start, length).filter(|_| rights & !addresses::RIGHTS == 0) else {
         return false;
     };
     let only = Members::only(me());
@@ -157,6 +195,7 @@ pub fn protect(start: u64, length: u64, rights: u64) -> bool {
             let is_possible = record.covers(start, end) && record.touched(start, end).all(is_mapped);
             is_possible.then(|| record.divide(start, end).ok()).flatten()
         })?;
+        remembered::forget(start, end);
         // Errors are found again under the lock.
         // SAFETY: the memory is the program's.
         unsafe { sys::call(nr::MPROTECT, [start, end - start, rights]) }.ok()?;

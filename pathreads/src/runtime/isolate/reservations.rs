@@ -14,7 +14,7 @@ use pathreads::record::{Members, Record, Region};
 use pathreads::reservation::{CLASSES, Part};
 use pathreads::{PAGE, page_end};
 
-use super::{blocks, control, full, lacks, me, memory, memory_file, punch};
+use super::{blocks, control, copies, full, lacks, me, memory, memory_file, punch};
 use crate::dispatch;
 use crate::entry::Frame;
 use crate::pool::views;
@@ -250,7 +250,7 @@ fn as_open(record: &Record, slot: Slot) -> Option<Seen> {
     // The next mapping must find it zero, and only the part is made so.
     let is_empty = |region: &Region| {
         let (start, end) = (region.offset_of(region.start), region.offset_of(region.end));
-        region.rights != 0 || memory::first_data(memory_file(), start, end).is_none()
+        region.rights != 0 || copies::first_data(memory_file(), start, end).is_none()
     };
     let is_whole = regions.clone().next()?.start == start
         && end < slot.end()

@@ -5,8 +5,10 @@ use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::sys::{Result, harmless, nr};
 
-/// The runtime's stack for signals.
-const STACK: usize = 64 << 10;
+/// The runtime's stack for signals. Handlers of the program that come in a call, or while memory is
+/// faulted in, have their frames here, too. With SA_NODEFER these nest, and a frame has 12 KiB where the
+/// processor has AMX. Only what is used has memory.
+const STACK: usize = 2 << 20;
 
 #[repr(align(16))]
 struct Stack(UnsafeCell<[u8; STACK]>);
@@ -28,6 +30,7 @@ fn own_stack() -> [u64; 3] {
 }
 
 /// Has signals of the runtime delivered on a stack of its own.
+#[inline(never)]
 pub fn begin_stack() {
     let stack = own_stack();
     let _ = harmless!(nr::SIGALTSTACK, stack.as_ptr() as u64, 0);

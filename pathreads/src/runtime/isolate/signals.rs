@@ -10,7 +10,8 @@
 //! 1. *A signal leaves the process only for a member that is claimed.* So one that none takes stays pending
 //!    there, in order, where `sigpending` and `execve` find it.
 //! 2. *A signal that comes to a member too late is another one's*, or the process's again: the member has
-//!    begun a handler, and blocks it. One for which a member has no room is the courier's, which tries again.
+//!    begun a handler, and blocks it. One for which a member has no room is held: the courier tries again at
+//!    each look, looks soon, and gives others meanwhile.
 //! 3. *A member queues a signal to itself*, as an answer to a request: the kernel lets it keep all that the
 //!    signal says. One from `kill` gets a [`MARK`], because copies that a member has of what is sent to the
 //!    whole group are dropped (`super::is_copy`).
@@ -23,16 +24,21 @@
 //! 7. *A signal that a thread was given and did not take goes back to the process*, when its call or the
 //!    thread ends.
 //!
+//! 8. *One member reads signals by a descriptor at a time* (`signal_files`). Its set has them, though it
+//!    blocks them, and what it was given is not given back by a handler or the end of a wait. It comes last
+//!    when a signal is given, because it may not read now.
+//!
 //! The courier and the watcher begin together, so a program with one thread has neither, and no sets.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 use abi::Errno;
 use pathreads::delivery::{self, AWAKE, CLAIMED};
 use pathreads::record::{MOST_MEMBERS, Members};
 
 use super::helpers::{self, What};
+use super::siginfo::{MARK, WORDS, bit, pause, queue, queue_beyond, take};
 use super::{
     MILLISECOND, NEVER_BLOCKED, Request, SIGSTKFLT, control, fork, leader, me, own_thread, thread, wait,
     waiting,
@@ -40,15 +46,10 @@ use super::{
 use crate::context::Information;
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
-use crate::sys::{self, Result, SIG_SETMASK, harmless, nr};
+use crate::sys::{self, SIG_SETMASK, harmless, nr};
 use crate::{sigaction, user};
 
-const fn bit(signal: u64) -> u64 {
-    1 << (signal - 1)
-}
-
 const SIGKILL: u64 = 9;
-const SIGCHLD: u64 = 17;
 const SIGSTOP: u64 = 19;
 
 /// SIGTSTP, SIGTTIN and SIGTTOU.
@@ -71,12 +72,6 @@ pub static MOST: u64 = !NEVER_BLOCKED;
 /// unblocked before: a C library blocks all while it makes a thread.
 const DELAY: u64 = 10 * MILLISECOND;
 
-/// The words of a `siginfo` that the kernel keeps.
-const WORDS: usize = 6;
-
-/// A signal's last word, if the courier gave it. The kernel keeps the word, and uses it for SIGCHLD alone.
-const MARK: u64 = 0x7261_6469_7876_6d73;
-
 /// The part of the control area that is the courier's.
 pub struct Courier {
     /// Its number in Linux, or 0 if there is none.
@@ -89,6 +84,8 @@ pub struct Courier {
     carried: UnsafeCell<[u64; WORDS]>,
     /// The answer: [`TAKEN`] and others.
     answer: AtomicU32,
+    /// The signals that are held.
+    held: AtomicU64,
 }
 
 /// The member has queued the signal, or ignores it.
@@ -97,6 +94,32 @@ const TAKEN: u32 = 0;
 const REFUSED: u32 = 1;
 /// No more signals may be pending.
 const NO_ROOM: u32 = 2;
+
+/// The information of the signals that are held, in the leader's process. Read and written under the lock.
+struct Held(UnsafeCell<[[u64; WORDS]; 64]>);
+
+// SAFETY: the lock is held.
+unsafe impl Sync for Held {}
+
+static HELD: Held = Held(UnsafeCell::new([[0; WORDS]; 64]));
+
+/// Holds a signal for which there is no room, in the leader's process. The lock is held. Returns whether none
+/// of its number is held.
+fn hold(signal: u64, information: [u64; WORDS]) -> bool {
+    let is_first = control().courier.held.fetch_or(bit(signal), Ordering::Relaxed) & bit(signal) == 0;
+    if is_first {
+        // SAFETY: the lock is held.
+        unsafe { (*HELD.0.get())[signal as usize - 1] = information };
+    }
+    is_first
+}
+
+/// Takes a signal that is held. The lock is held.
+fn take_held(signal: u64) -> Option<[u64; WORDS]> {
+    let is_held = control().courier.held.fetch_and(!bit(signal), Ordering::Relaxed) & bit(signal) != 0;
+    // SAFETY: the lock is held.
+    is_held.then(|| unsafe { (*HELD.0.get())[signal as usize - 1] })
+}
 
 impl Courier {
     fn words(&self) -> delivery::Courier<'_> {
@@ -119,8 +142,18 @@ const UNBLOCKS: u8 = 2;
 /// The signals that the program blocks, but for the time of such a call.
 static MASK: AtomicU64 = AtomicU64::new(0);
 
+/// The signals that such a call leaves blocked while it waits. Written before [`WAITS`].
+static DURING: AtomicU64 = AtomicU64::new(0);
+
 /// The signals of which this member was given one and may not have taken it.
 static GIVEN: AtomicU64 = AtomicU64::new(0);
+
+/// The signals that this member reads by a descriptor (`signal_files`). It blocks them, and takes them. Only
+/// set under the lock, by the member that `reader` names then: it is asked to stop when another one reads.
+static READ: AtomicU64 = AtomicU64::new(0);
+
+/// Whether this member was given such signals, which another one reads now.
+static HAS_UNREAD: AtomicBool = AtomicBool::new(false);
 
 /// The descriptor by which the courier waits, or a number that is none.
 static FILE: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -156,6 +189,8 @@ pub fn note(mask: u64) {
 pub fn forget_wait() {
     WAITS.store(NO_WAIT, Ordering::Relaxed);
     GIVEN.store(0, Ordering::Relaxed);
+    READ.store(0, Ordering::Relaxed);
+    HAS_UNREAD.store(false, Ordering::Relaxed);
 }
 
 /// Begins a new thread with the signals that it blocks.
@@ -171,27 +206,124 @@ pub fn begin_process() {
     sys::close(FILE.swap(u64::MAX, Ordering::Relaxed));
     HAS_COURIER.store(0, Ordering::Relaxed);
     forget_wait();
-    let Courier { thread, rests, watched, .. } = &control().courier;
+    let Courier { thread, rests, watched, held, .. } = &control().courier;
+    held.store(0, Ordering::Relaxed);
     thread.store(0, Ordering::Relaxed);
     rests.store(AWAKE, Ordering::Relaxed);
     watched.store(0, Ordering::Relaxed);
     control().members.iter().for_each(|member| member.open.store(0, Ordering::Relaxed));
+    super::signal_files::begin_process();
+}
+
+/// Returns the signals that this thread blocks, also while a call waits with a set of its own.
+fn blocked() -> u64 {
+    let word = if WAITS.load(Ordering::Relaxed) == NO_WAIT { &MASK } else { &DURING };
+    word.load(Ordering::Relaxed)
+}
+
+/// Returns the signals that this member takes, with those that it reads by a descriptor.
+fn taken_with(open: u64) -> u64 {
+    (open | READ.load(Ordering::Relaxed)) & GIVABLE
+}
+
+/// Has this member take signals that it is about to read by a descriptor, and the one not any more that did
+/// so before. Those that are pending come before this returns. Not inlined, because Go makes calls with
+/// little stack.
+#[inline(never)]
+pub fn read_by_file() {
+    if !keeps_set() {
+        return;
+    }
+    pass_unread_on();
+    let files = &control().signal_files;
+    // The kernel gives the leader its own.
+    let read = || if me() == 0 { 0 } else { files.set.load(Ordering::Relaxed) & GIVABLE };
+    if (files.reader.load(Ordering::Relaxed) as usize, READ.load(Ordering::Relaxed)) != (me(), read()) {
+        super::prepare_stack();
+        super::locked(|_| {
+            make_reader(me());
+            // Another member that reads asks this one to stop under the lock, so after this.
+            READ.store(read(), Ordering::Relaxed);
+        });
+    }
+    if me() != 0 {
+        publish_unclaimed(!blocked());
+        look(READ.load(Ordering::Relaxed));
+    }
+}
+
+/// Makes a member, or the leader, the one that reads signals, and has the one stop that did so before. The
+/// lock is held.
+fn make_reader(member: usize) {
+    let old = control().signal_files.reader.swap(member as u32, Ordering::Relaxed) as usize;
+    if old != 0 {
+        super::request(Members::NONE.with(old), Request::Unread);
+    }
+}
+
+/// Has no member read signals by a descriptor, because there is none any more. The lock is held.
+pub fn end_reading() {
+    if keeps_set() {
+        make_reader(0);
+        // A request leaves this member out.
+        stop_reading();
+    }
+}
+
+/// Gives back the signals that another member reads, after a request to stop reading them.
+#[inline(always)]
+pub fn pass_unread_on() {
+    if HAS_UNREAD.load(Ordering::Relaxed) {
+        pass_unread_now();
+    }
+}
+
+/// Not inlined, because Go makes calls with little stack.
+#[inline(never)]
+fn pass_unread_now() {
+    sys::with_signals_blocked(|| {
+        HAS_UNREAD.store(false, Ordering::Relaxed);
+        // A signal for which a call waits stays: the wait was counted as ended when it was given.
+        pass_on(blocked());
+    });
+}
+
+/// Stops taking signals that another member reads. Those that this one has go back ([`pass_unread_on`]) after
+/// the request, when the runtime is left or enters the kernel. The lock is held, so this member is not
+/// claimed. A call that waits goes on, with what it waits for.
+pub fn stop_reading() {
+    if READ.swap(0, Ordering::Relaxed) != 0 {
+        HAS_UNREAD.store(true, Ordering::Relaxed);
+        let _ = delivery::publish(open_of(me()), !blocked() & GIVABLE);
+    }
 }
 
 /// Writes this member's set.
 fn publish(open: u64) {
-    let open = open & GIVABLE;
-    call_courier(delivery::publish(open_of(me()), open), open);
+    write_set(open, |open| delivery::publish(open_of(me()), open));
+}
+
+/// Writes this member's set by `write`, which returns the one before. If a request to stop reading signals
+/// came meanwhile, what it has written may be overwritten, so the set is written again without them.
+#[inline(always)]
+fn write_set(open: u64, write: impl Fn(u64) -> u64) {
+    loop {
+        let taken = taken_with(open);
+        call_courier(write(taken), taken);
+        if taken_with(open) == taken {
+            return;
+        }
+    }
 }
 
 /// Writes this member's set when it has got the signal for which it is claimed. Requests are answered
 /// meanwhile, and the signal comes if it is not blocked.
 #[inline(never)]
 fn publish_unclaimed(open: u64) {
-    let open = open & GIVABLE;
     let pending = &control().members[me()].pending;
-    let old = delivery::publish_unclaimed(open_of(me()), open, || wait(pending, 0, MILLISECOND));
-    call_courier(old, open);
+    write_set(open, |open| {
+        delivery::publish_unclaimed(open_of(me()), open, || wait(pending, 0, MILLISECOND))
+    });
 }
 
 /// Wakes the courier if it has to look at this member's set, which has just changed.
@@ -267,6 +399,9 @@ pub fn begin_wait(frame: &mut Frame) {
     if takes && frame.call[2] == 0 {
         frame.call[2] = TOLD.as_ptr() as u64;
     }
+    DURING.store(during, Ordering::Relaxed);
+    // A request that this member serves sees the set of the wait that it finds.
+    compiler_fence(Ordering::SeqCst);
     WAITS.store(if takes { TAKES } else { UNBLOCKS }, Ordering::Relaxed);
     publish_unclaimed(!during);
     let is_without_time = frame.call[0] == nr::SIGSUSPEND || takes && frame.call[3] == 0;
@@ -395,6 +530,7 @@ pub extern "C" fn end_handler(mask: u64) {
 /// Ends this member's thread. The signals that it was given and has not taken go back to the process.
 pub fn end_thread() {
     if keeps_set() {
+        READ.store(0, Ordering::Relaxed);
         publish_unclaimed(0);
         pass_on(u64::MAX);
     }
@@ -406,9 +542,11 @@ fn pass_on(blocked: u64) {
         return;
     }
     let mut pending = 0_u64;
+    // A request may give this member a signal between any two of these.
+    let old = GIVEN.swap(0, Ordering::Relaxed);
     let _ = harmless!(nr::SIGPENDING, &raw mut pending as u64, 8);
-    let given = GIVEN.load(Ordering::Relaxed) & pending;
-    GIVEN.store(given, Ordering::Relaxed);
+    GIVEN.fetch_or(old & pending, Ordering::Relaxed);
+    let given = GIVEN.load(Ordering::Relaxed) & !READ.load(Ordering::Relaxed);
     for signal in (1..=64).filter(|signal| given & blocked & bit(*signal) != 0) {
         while pass_one_on(signal) {}
     }
@@ -424,6 +562,10 @@ fn pass_one_on(signal: u64) -> bool {
         while super::locked(|_| carry(0, signal, words)) == NO_ROOM {
             pause();
         }
+        if control().courier.held.load(Ordering::Relaxed) & bit(signal) != 0 {
+            // Nothing else ends its rest.
+            wake_courier(AWAKE);
+        }
     } else if !super::is_copy(&information) {
         // A copy would keep the kernel from queueing one that is given.
         let _ = queue(signal, &words, nr::TGSIGQUEUEINFO);
@@ -438,13 +580,13 @@ pub fn take_carried(signal: u64) {
     let information = unsafe { &*control().courier.carried.get() };
     let answer_as = |answer: u32| control().courier.answer.store(answer, Ordering::Relaxed);
     if me() == 0 {
-        let is_full = queue(signal, information, nr::SIGQUEUEINFO) == Err(Errno::EAGAIN);
-        return answer_as(if is_full { NO_ROOM } else { TAKEN });
+        let is_full = queue_beyond(signal, information, nr::SIGQUEUEINFO) == Err(Errno::EAGAIN);
+        return answer_as(if is_full && !hold(signal, *information) { NO_ROOM } else { TAKEN });
     }
     let (set, mask) = (open_of(me()), MASK.load(Ordering::Relaxed));
     let answer = match () {
         () if is_refused(set, bit(signal) & !IN_ORDER) => REFUSED,
-        () if queue(signal, information, nr::TGSIGQUEUEINFO) == Err(Errno::EAGAIN) => NO_ROOM,
+        () if queue_beyond(signal, information, nr::TGSIGQUEUEINFO) == Err(Errno::EAGAIN) => NO_ROOM,
         () => TAKEN,
     };
     answer_as(answer);
@@ -453,51 +595,25 @@ pub fn take_carried(signal: u64) {
         GIVEN.fetch_or(bit(signal), Ordering::Relaxed);
     }
     // Otherwise it may be ignored, and the wait goes on.
-    delivery::end_claim(set, (answer == TAKEN && ends_wait).then_some(!mask & GIVABLE));
+    delivery::end_claim(set, (answer == TAKEN && ends_wait).then_some(taken_with(!mask)));
 }
 
 /// Returns whether this member has begun a handler that blocks a signal for which it is claimed.
 fn is_refused(set: &AtomicU64, signal: u64) -> bool {
-    let blocked = BLOCKED_BY_STUB.load(Ordering::Relaxed);
+    let blocked = BLOCKED_BY_STUB.load(Ordering::Relaxed) & !READ.load(Ordering::Relaxed);
     signal != 0 && (!delivery::accepts(set, signal) || blocked & signal != 0)
-}
-
-/// Sends a signal to this process, or to its one thread.
-#[inline(never)]
-fn queue(signal: u64, information: &[u64; WORDS], number: u64) -> Result {
-    let mut whole = [0_u64; 16];
-    whole[..WORDS].copy_from_slice(information);
-    let (own, at) = (u64::from(own_thread()), whole.as_ptr() as u64);
-    match number {
-        nr::SIGQUEUEINFO => harmless!(number, own, signal, at),
-        _ => harmless!(number, own, own, signal, at),
-    }
-}
-
-/// Takes a signal that is pending here, and returns what it says.
-fn take(signal: u64) -> Result<[u64; WORDS]> {
-    let (mut information, set, none) = ([0_u64; 16], bit(signal), [0_u64; 2]);
-    let at = information.as_mut_ptr() as u64;
-    harmless!(nr::SIGTIMEDWAIT, &raw const set as u64, at, none.as_ptr() as u64, 8)?;
-    let mut words = [0; WORDS];
-    words.copy_from_slice(&information[..WORDS]);
-    Ok(words)
 }
 
 /// Has a member queue a signal. The lock is held. Returns the answer.
 fn carry(member: usize, signal: u64, information: [u64; WORDS]) -> u32 {
-    let marked = Information::of(information).marked(member != 0);
+    let mut marked = Information::of(information).marked(member != 0);
+    // It may be read by a descriptor.
+    marked.name_sender();
     // SAFETY: the lock is held, and no member is asked.
     unsafe { control().courier.carried.get().write(marked.words()) };
     super::request(Members::NONE.with(member), Request::Queue { signal });
     // The member wrote it before its answer to the request.
     control().courier.answer.load(Ordering::Relaxed)
-}
-
-/// Waits for others to take signals: no more may be pending.
-fn pause() {
-    let time = [0, MILLISECOND];
-    let _ = harmless!(nr::NANOSLEEP, time.as_ptr() as u64, 0);
 }
 
 /// Makes a signal that a thread sends to its process one to itself, if it has that open: it comes before the
@@ -526,65 +642,10 @@ pub extern "C" fn pending(frame: &mut Frame) -> Then {
     let _ = harmless!(nr::SIGPENDING, &raw mut own as u64, 8);
     let call = [nr::SIGPENDING, answer.as_ptr() as u64, 8, 0, 0, 0, 0];
     let _ = helpers::ask(What::Call(call));
-    let all = (own | answer.load(Ordering::Relaxed)) & frame.mask;
+    let held = control().courier.held.load(Ordering::Relaxed);
+    let all = (own | answer.load(Ordering::Relaxed) | held) & frame.mask;
     frame.rax = user::write_words(frame.call[1], &[all]).map_or_else(Errno::to_result, |()| 0);
     Then::Return
-}
-
-impl Information {
-    /// Returns the information that these words are.
-    fn of([numbers, code, sender, rest, more, mark]: [u64; WORDS]) -> Self {
-        Information {
-            signal: numbers as i32,
-            error: (numbers >> 32) as i32,
-            code: code as i32,
-            pad: (code >> 32) as i32,
-            sender: sender as u32,
-            user: (sender >> 32) as u32,
-            rest: [rest, more],
-            mark,
-        }
-    }
-
-    fn words(&self) -> [u64; WORDS] {
-        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        [
-            pair(self.signal as u32, self.error as u32),
-            pair(self.code as u32, self.pad as u32),
-            pair(self.sender, self.user),
-            self.rest[0],
-            self.rest[1],
-            self.mark,
-        ]
-    }
-
-    /// Returns whether the last word is a time: that of a child that has ended.
-    fn is_of_child(&self) -> bool {
-        self.signal as u64 == SIGCHLD && self.code > 0
-    }
-
-    /// Returns whether the courier gave the signal.
-    pub fn is_given(&self) -> bool {
-        self.mark == MARK || self.is_of_child()
-    }
-
-    /// Returns the information with a mark, or without one.
-    fn marked(self, is_given: bool) -> Self {
-        let mark = match () {
-            () if self.is_of_child() => self.mark,
-            () if is_given => MARK,
-            () => 0,
-        };
-        Information { mark, ..self }
-    }
-
-    /// Makes it what the program is shown.
-    pub fn show(&mut self) {
-        self.name_sender();
-        if self.mark == MARK {
-            self.mark = 0;
-        }
-    }
 }
 
 // ---- The courier.
@@ -662,32 +723,39 @@ fn members() -> impl Iterator<Item = usize> {
     (1..MOST_MEMBERS.min(most + 1)).filter(is_thread)
 }
 
-/// Sleeps until one of these signals is pending in the process, or until a call.
+/// Sleeps until one of these signals is pending in the process, or until a call. If signals are held, it does
+/// not sleep long.
 fn rest(signals: u64) {
     const POLLIN: u64 = 1;
-    let set = signals | bit(SIGSTKFLT);
+    let (held, time) = (control().courier.held.load(Ordering::Relaxed), [0, MILLISECOND]);
+    let time_at = if held == 0 { 0 } else { time.as_ptr() as u64 };
+    // More of a number wait behind one that is held.
+    let set = signals & !held | bit(SIGSTKFLT);
     let set_at = &raw const set as u64;
-    if signals == 0 {
-        let _ = harmless!(nr::SIGTIMEDWAIT, set_at, 0, 0, 8);
+    if signals & !held == 0 {
+        let _ = harmless!(nr::SIGTIMEDWAIT, set_at, 0, time_at, 8);
         return;
     }
     let _ = harmless!(nr::SIGNALFD4, file(), set_at, 8, 0);
     let polled = file() | POLLIN << 32;
-    let _ = harmless!(nr::PPOLL, &raw const polled as u64, 1, 0, 0, 8);
+    let _ = harmless!(nr::PPOLL, &raw const polled as u64, 1, time_at, 0, 8);
 }
 
-/// Gives one of each signal that is pending in the process and that a member takes.
+/// Gives one of each signal that is pending in the process and that a member takes, and of those that are
+/// held.
 fn give_pending() {
     let (mut pending, wanted) = (0_u64, wanted());
     if wanted != 0 {
         let _ = harmless!(nr::SIGPENDING, &raw mut pending as u64, 8);
     }
-    for signal in (1..=64).filter(|signal| pending & wanted & bit(*signal) != 0) {
-        let mut taken = super::with_record(|_| give(signal, None));
-        while taken.is_some() {
-            pause();
-            taken = super::with_record(|_| give(signal, taken));
-        }
+    let given = pending & wanted | control().courier.held.load(Ordering::Relaxed);
+    for signal in (1..=64).filter(|signal| given & bit(*signal) != 0) {
+        super::with_record(|_| {
+            let held = take_held(signal);
+            if let Some(information) = give(signal, held) {
+                hold(signal, information);
+            }
+        });
     }
 }
 
@@ -695,8 +763,12 @@ fn give_pending() {
 /// held, so no member leaves. Returns the signal if there is no room for it.
 fn give(signal: u64, mut taken: Option<[u64; WORDS]>) -> Option<[u64; WORDS]> {
     let is_claimed = |member: &usize| delivery::claim(open_of(*member), bit(signal));
+    // The one that reads by a descriptor comes last (8).
+    let reader = control().signal_files.reader.load(Ordering::Relaxed) as usize;
+    let in_turn =
+        members().filter(|member| *member != reader).chain(members().filter(|member| *member == reader));
     // Each is asked once: one that begins a handler refuses until its set says so.
-    for member in members().filter(|_| !thread::is_ending()).filter(is_claimed) {
+    for member in in_turn.filter(|_| !thread::is_ending()).filter(is_claimed) {
         let Some(information) = taken.or_else(|| take(signal).ok()) else {
             // The leader's thread took it.
             delivery::end_claim(open_of(member), None);
@@ -711,6 +783,6 @@ fn give(signal: u64, mut taken: Option<[u64; WORDS]>) -> Option<[u64; WORDS]> {
     // A thread that waits for it finds it in its process.
     taken.filter(|information| {
         let marked = Information::of(*information).marked(false).words();
-        queue(signal, &marked, nr::SIGQUEUEINFO) == Err(Errno::EAGAIN)
+        queue_beyond(signal, &marked, nr::SIGQUEUEINFO) == Err(Errno::EAGAIN)
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! The program's memory is one file. When a process is made, large parts of that become a *snapshot*, to
 //! which no process writes any more. Parent and child treat it as a private mapping of a file: it is mapped
-//! without the right to write, and a part is copied before it is written to (`memory::copy_private`). The
+//! without the right to write, and a part is copied before it is written to (`copies::copy_private`). The
 //! rest is copied at once into a file of the child.
 //!
 //! The file has *layers* ([`LAYER`]), and in each an address has a place of its own. The parent's copies go
@@ -35,8 +35,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use pathreads::record::{LAYER, MOST_MEMBERS, Members, NO_FILE, Record, Region};
 use pathreads::{page_end, page_start};
 
-use super::memory::{self, MOST_PRIVATE};
-use super::{Request, blocks, control, fork, me, memory_file, request, reservations};
+use super::copies;
+use super::descriptors::MOST_PRIVATE;
+use super::{Request, blocks, control, fork, me, memory_file, remembered, request_or_fail, reservations};
 use crate::stack;
 use crate::sys::{self, PROT_EXEC, Result, harmless, nr};
 
@@ -122,11 +123,17 @@ pub fn begin(record: &mut Record) -> Option<u64> {
         make(record, start, end, file);
         at = end;
     }
-    drop_rights(record, file);
-    for region in record.all_mut().filter(|region| is_own(region)) {
-        region.file = file;
+    if drop_rights(record, file).is_err() {
+        unmake(record, file);
+        sys::close(file);
+        return None;
     }
-    if record.all().all(|region| region.file != file) {
+    record.change(0, u64::MAX, |region| {
+        if is_own(region) {
+            region.file = file;
+        }
+    });
+    if !record.has_file(file) {
         sys::close(file);
         return None;
     }
@@ -138,9 +145,11 @@ pub fn begin(record: &mut Record) -> Option<u64> {
 
 /// Goes on in the parent when the child was made, or could not be.
 pub fn go_on(record: &mut Record, file: u64) {
-    for region in record.all_mut().filter(|region| region.file == file) {
-        region.file = memory_file();
-    }
+    record.change(0, u64::MAX, |region| {
+        if region.file == file {
+            region.file = memory_file();
+        }
+    });
     control().private_files.fetch_sub(1, Ordering::Relaxed);
     sys::close(file);
 }
@@ -197,8 +206,8 @@ fn has_much(record: &Record, start: u64, end: u64) -> bool {
     let mut data = 0;
     for region in record.touched(start, end).filter(|region| region.file == NO_FILE) {
         let (mut at, end) = (region.offset_of(region.start), region.offset_of(region.end));
-        while let Some(start) = memory::first_data(memory_file(), at, end) {
-            at = memory::first_hole(memory_file(), start, end.min(start + LEAST_DATA));
+        while let Some(start) = copies::first_data(memory_file(), at, end) {
+            at = copies::first_hole(memory_file(), start, end.min(start + LEAST_DATA));
             data += at - start;
             if data >= LEAST_DATA {
                 return true;
@@ -222,26 +231,44 @@ fn make(record: &mut Record, start: u64, end: u64, file: u64) {
     });
 }
 
-/// Has all members map new snapshots without the right to write.
-fn drop_rights(record: &mut Record, file: u64) {
-    drop_rights_here(record, file);
-    request(super::others(), Request::Freeze { file });
+/// Makes new snapshots the program's memory again. Members that have lost the right to write get it by a
+/// fault.
+fn unmake(record: &mut Record, file: u64) {
+    record.change(0, u64::MAX, |region| {
+        if region.file == file {
+            (region.file, region.offset) = (NO_FILE, region.offset / LAYER * LAYER);
+            (region.is_private, region.is_snapshot) = (false, false);
+            region.current = Members::NONE;
+        }
+    });
+    record.join(0, u64::MAX);
+    super::announce_to_all();
+}
+
+/// Has all members map new snapshots without the right to write. Fails if one cannot, because Linux allows no
+/// more mappings: it may write there still.
+fn drop_rights(record: &mut Record, file: u64) -> Result<()> {
+    drop_rights_here(record, file)?;
+    request_or_fail(super::others(), Request::Freeze { file })?;
     for region in record.all_mut().filter(|region| region.file == file) {
         region.current = region.holders;
     }
-    memory::note_copies(record);
+    copies::note_copies(record);
     super::announce();
+    Ok(())
 }
 
 /// Does so in this member.
-pub fn drop_rights_here(record: &Record, file: u64) {
+pub fn drop_rights_here(record: &Record, file: u64) -> Result {
     for region in record.all().filter(|region| region.file == file && region.holders.has(me())) {
         let (start, length) = (region.start, region.end - region.start);
+        remembered::forget(start, region.end);
         // SAFETY: the memory is the program's.
         if unsafe { sys::call(nr::MPROTECT, [start, length, region.mapped_rights()]) }.is_err() {
-            super::unmap_here(region.start, region.end);
+            super::try_unmap_here(region.start, region.end)?;
         }
     }
+    Ok(0)
 }
 
 /// The kernel's `struct flock`: the kind in 16 bits, and a range from 0 to the end.
@@ -283,16 +310,18 @@ pub fn end(record: &mut Record) -> bool {
     if fork::has_sharing_children() || is_read_by_others() {
         return false;
     }
-    for region in record.all_mut().filter(|region| is_own(region)) {
-        (region.file, region.offset) = (NO_FILE, layer_of(region));
-        (region.is_private, region.is_snapshot) = (false, false);
-        region.current = Members::NONE;
-    }
+    record.change(0, u64::MAX, |region| {
+        if is_own(region) {
+            (region.file, region.offset) = (NO_FILE, layer_of(region));
+            (region.is_private, region.is_snapshot) = (false, false);
+            region.current = Members::NONE;
+        }
+    });
     record.join(0, u64::MAX);
     control().layer.store(0, Ordering::Relaxed);
     // Before the bounds change: see `touch`.
     super::announce_to_all();
-    memory::note_copies(record);
+    copies::note_copies(record);
     drop_unnamed(record);
     true
 }
@@ -312,7 +341,7 @@ pub fn end_sometimes() {
 /// Gives back what the program's file has and no region names.
 fn drop_unnamed(record: &Record) {
     let (mut at, end) = (0, MOST_LAYERS * LAYER);
-    while let Some(data) = memory::first_data(memory_file(), at, end) {
+    while let Some(data) = copies::first_data(memory_file(), at, end) {
         let (layer, address) = (data / LAYER * LAYER, data % LAYER);
         let (bound, is_named) = match record.touched(address, u64::MAX).next() {
             Some(region) if region.start <= address => {
@@ -329,26 +358,33 @@ fn drop_unnamed(record: &Record) {
 }
 
 /// Moves memory to the first layer, in which nothing else is at its addresses when there are no snapshots.
-/// All other members are stopped.
+/// All other members are stopped. Before it is moved, all members unmap it: one that cannot, because Linux
+/// allows no more mappings, would have the old place still. Then all stays.
 fn join_layers(record: &mut Record) {
+    let is_moved = |region: &Region| is_apart(region) && stacks_in(region.start, region.end).next().is_none();
+    for region in record.all_mut().filter(|region| is_moved(region)) {
+        region.current = Members::NONE;
+    }
+    super::announce_to_all();
+    let is_forgotten = forget_here(record).and_then(|_| request_or_fail(super::others(), Request::Forget));
+    if is_forgotten.is_err() {
+        return;
+    }
+    for region in record.all_mut() {
+        region.holders = region.current;
+    }
     for moved in record.all_mut() {
         let region = *moved;
         let (Region { start, end, offset, .. }, length) = (region, region.end - region.start);
-        if !is_apart(&region) || stacks_in(start, end).next().is_some() {
+        if !is_moved(&region) {
             continue;
         }
-        if memory::copy_data(memory_file(), offset + start, memory_file(), start, length).is_err() {
+        if copies::copy_data(memory_file(), offset + start, memory_file(), start, length).is_err() {
             super::punch(start, end);
             break;
         }
         super::punch(offset + start, offset + end);
-        (moved.offset, moved.current) = (0, Members::NONE);
-    }
-    super::announce_to_all();
-    forget_here(record);
-    request(super::others(), Request::Forget);
-    for region in record.all_mut() {
-        region.holders = region.current;
+        moved.offset = 0;
     }
     record.join(0, u64::MAX);
 }
@@ -359,18 +395,19 @@ fn is_apart(region: &Region) -> bool {
 }
 
 /// Unmaps what this member has not mapped as it is recorded.
-pub fn forget_here(record: &Record) {
+pub fn forget_here(record: &Record) -> Result {
     let is_behind = |region: &&Region| region.holders.has(me()) && !region.current.has(me());
     for region in record.all().filter(is_behind) {
-        super::unmap_here(region.start, region.end);
+        super::try_unmap_here(region.start, region.end)?;
     }
+    Ok(0)
 }
 
 /// Begins a child of `fork` with regions as they are in its own file.
 pub fn begin_process(record: &mut Record) {
     control().layer.store(0, Ordering::Relaxed);
     control().copied.iter().for_each(|bytes| bytes.store(0, Ordering::Relaxed));
-    for region in record.all_mut() {
+    record.change(0, u64::MAX, |region| {
         // Memory that is in no snapshot of the child's was copied.
         if is_own(region) {
             (region.is_private, region.is_snapshot) = (false, false);
@@ -379,7 +416,7 @@ pub fn begin_process(record: &mut Record) {
         if region.file == NO_FILE {
             region.offset = 0;
         }
-    }
+    });
     record.join(0, u64::MAX);
-    memory::note_copies(record);
+    copies::note_copies(record);
 }

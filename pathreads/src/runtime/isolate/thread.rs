@@ -24,7 +24,7 @@ use pathreads::record::{MOST_MEMBERS, Record};
 use super::waiting::{self, Next};
 use super::{
     MILLISECOND, blocks, control, faults, helpers, is_member, lacks, leader, locked, me, own_thread, refuse,
-    touch, wait, wake,
+    timers, touch, wait, wake,
 };
 use crate::clone::{
     CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_FILES, CLONE_FS, CLONE_PARENT, CLONE_PARENT_SETTID,
@@ -166,7 +166,7 @@ pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
     super::signals::note(unsafe { (*frame).mask });
     touch(thread.stack & !(pathreads::PAGE - 1), pathreads::PAGE);
     let room = thread.stack.saturating_sub(STACK_ROOM);
-    if super::needs_copy(room, thread.stack) {
+    if super::copies::needs_copy(room, thread.stack) {
         touch(room, STACK_ROOM);
     }
     touch(thread.local, 1);
@@ -272,6 +272,8 @@ pub fn leave(record: &mut Record) {
         region.holders = region.holders.without(me());
         region.current = region.current.without(me());
     }
+    timers::leave();
+    super::cpu_timers::leave();
     control().members[me()].thread.store(0, Ordering::Relaxed);
 }
 
@@ -341,7 +343,7 @@ static OWN_STACK: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Notes that this member unmaps its own stack. All that it can do then is to exit, and the memory goes
 /// there.
 pub fn unmap_at_end(start: u64, length: u64) -> sys::Result {
-    let end = super::memory::range(start, length)?;
+    let end = super::addresses::range(start, length)?;
     OWN_STACK[0].store(start, Ordering::Relaxed);
     OWN_STACK[1].store(end, Ordering::Relaxed);
     Ok(0)
@@ -519,7 +521,13 @@ fn begin_watcher() {
         sys::fail(b"no thread for --isolate", 125);
     }
     super::signals::begin();
+    super::cpu_timers::take_over();
     sys::set_mask(mask);
+}
+
+/// Returns whether there is a watcher. The leader asks.
+pub fn is_watched() -> bool {
+    IS_WATCHED.load(Ordering::Relaxed)
 }
 
 /// Begins a process with one thread: a child of `fork`, with a word to clear at its end, or 0.

@@ -17,7 +17,7 @@
 //!    wait have left ([`dismiss`]).
 //! 3. *A new thread finds the state that its maker would pass on.* Members that have changed what Linux keeps
 //!    for a thread do not wait, and do not use one that does ([`note_call`]): its priority, name, CPUs,
-//!    limits, timers, children. When a thread changes that for another one, no member waits any more.
+//!    timers, children. When a thread changes that for another one, no member waits any more.
 //!    Rounding modes are passed on.
 
 use core::arch::asm;
@@ -81,8 +81,6 @@ pub fn note_call(number: u64, first: u64, second: u64) {
             | nr::SCHED_SETAFFINITY
             | nr::SCHED_SETATTR
             | nr::IOPRIO_SET
-            | nr::SETSID
-            | nr::SETPGID
             | nr::PERSONALITY
             | nr::CAPSET
             | nr::SET_MEMPOLICY

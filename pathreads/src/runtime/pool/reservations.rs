@@ -18,7 +18,9 @@ use pathreads::reservation::{
 };
 use pathreads::{PAGE, page_end};
 
-use super::{CPU, IS_ON, Unmapped, check_bound, clear, current_cpu, forget_lazy, note_lazy, views};
+use super::{
+    CPU, IS_ON, Unmapped, check_bound, clear, current_cpu, forget_lazy, may_begin, note_lazy, views,
+};
 use crate::boot;
 use crate::sys::{
     self, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, NO_FILE, PROT_READ, PROT_WRITE, Result,
@@ -183,6 +185,9 @@ fn reserve() -> Option<()> {
     const HUGE_PAGE: u64 = 2 << 20;
     if are_there() {
         return Some(());
+    }
+    if !may_begin() {
+        return None;
     }
     BASE.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).ok()?;
     let (length, flags) = (END + HUGE_PAGE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);

@@ -43,6 +43,10 @@ pub struct Executor {
     /// The actions that `sigaction` takes and writes, in the form of the kernel.
     new_action: [usize; 4],
     old_action: [usize; 4],
+    /// The count that a call writes to an eventfd.
+    count: u64,
+    /// The lock that a call takes, or asks for.
+    lock: libc::flock,
     board: &'static Board,
 }
 
@@ -55,6 +59,8 @@ impl Executor {
         let names = NAMES.iter().map(|name| CString::new(*name).expect("no name has a zero")).collect();
         // SAFETY: all zero is a value of this structure.
         let stat = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        let lock = unsafe { std::mem::zeroed() };
         Executor {
             names,
             buffer: vec![1; PAGE],
@@ -63,6 +69,8 @@ impl Executor {
             set: 0,
             new_action: [0; 4],
             old_action: [0; 4],
+            count: 0,
+            lock,
             board,
         }
     }
@@ -86,8 +94,10 @@ impl Executor {
                 let number = (self.stat.st_dev as i64) << 40 ^ self.stat.st_ino as i64;
                 values.extend([number, self.stat.st_nlink as i64, size]);
             }
-            Op::Read | Op::Pread if result > 0 => values.push(self.buffer[0].into()),
-            Op::Pipe if result == 0 => values.extend(self.ends.map(i64::from)),
+            Op::Read | Op::Pread | Op::Recv if result > 0 => values.push(self.buffer[0].into()),
+            Op::EventRead if result > 0 => values.push(self.count as i64),
+            Op::Lock if result == 0 && call.args[1] == ASK => values.push(kind_of_lock(self.lock.l_type)),
+            Op::Pipe | Op::Socketpair if result == 0 => values.extend(self.ends.map(i64::from)),
             Op::Sigpending if result == 0 => {
                 let is_pending = |signal: &c_int| self.set & bit(*signal) != 0;
                 let bits = SIGNALS_SENT.iter().map(is_pending).enumerate();
@@ -147,7 +157,46 @@ impl Executor {
             Op::Sigaction => System(libc::SYS_rt_sigaction, self.sigaction(SIGNALS_SENT[a], second)),
             Op::FutexWake => System(libc::SYS_futex, futex(first, libc::FUTEX_WAKE, 1)),
             Op::FutexWait => System(libc::SYS_futex, futex(first, libc::FUTEX_WAIT, NEVER)),
+            Op::Ftruncate => System(libc::SYS_ftruncate, [a, b * PAGE, 0, 0, 0, 0]),
+            Op::Mremap => {
+                let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+                System(libc::SYS_mremap, [slot(first), PAGE, PAGE, flags as usize, slot(second), 0])
+            }
+            Op::Socketpair => {
+                let [family, kind] = [libc::AF_UNIX, libc::SOCK_STREAM].map(|number| number as usize);
+                System(libc::SYS_socketpair, [family, kind, 0, self.ends.as_mut_ptr() as usize, 0, 0])
+            }
+            Op::Send => {
+                let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as usize;
+                System(libc::SYS_sendto, [a, self.filled(second), PAGE, flags, 0, 0])
+            }
+            Op::Recv => {
+                let buffer = self.buffer.as_mut_ptr() as usize;
+                System(libc::SYS_recvfrom, [a, buffer, PAGE, libc::MSG_DONTWAIT as usize, 0, 0])
+            }
+            Op::Eventfd => System(libc::SYS_eventfd2, [0, libc::EFD_NONBLOCK as usize, 0, 0, 0, 0]),
+            Op::EventWrite => {
+                self.count = second.into();
+                System(libc::SYS_write, [a, &raw const self.count as usize, size_of::<u64>(), 0, 0, 0])
+            }
+            Op::EventRead => {
+                System(libc::SYS_read, [a, &raw mut self.count as usize, size_of::<u64>(), 0, 0, 0])
+            }
+            Op::Lock => System(libc::SYS_fcntl, self.lock(a, second)),
         }
+    }
+
+    /// Returns the arguments of a call that takes or releases a lock on a whole file, or asks which lock is
+    /// in the way of one for writing.
+    fn lock(&mut self, fd: usize, how: u8) -> [usize; 6] {
+        self.lock.l_type = match how {
+            SHARED => libc::F_RDLCK,
+            UNLOCK => libc::F_UNLCK,
+            _ => libc::F_WRLCK,
+        } as libc::c_short;
+        (self.lock.l_whence, self.lock.l_start, self.lock.l_len) = (libc::SEEK_SET as libc::c_short, 0, 0);
+        let command = if how == ASK { libc::F_GETLK } else { libc::F_SETLK };
+        [fd, command as usize, &raw mut self.lock as usize, 0, 0, 0]
     }
 
     /// Returns the arguments of a call that asks for the mask, and may block or unblock SIGURG.
@@ -195,6 +244,15 @@ impl Executor {
     }
 }
 
+/// Returns the number in the model of the lock that the kernel has found.
+fn kind_of_lock(kind: libc::c_short) -> i64 {
+    match c_int::from(kind) {
+        libc::F_UNLCK => 0,
+        libc::F_RDLCK => SHARED.into(),
+        _ => EXCLUSIVE.into(),
+    }
+}
+
 /// Returns the set of one signal, as the kernel has it.
 fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
@@ -238,7 +296,7 @@ fn perform(action: &Action) -> i64 {
     match action {
         Action::System(number, args) => {
             let result = system_call(*number, args);
-            if *number == libc::SYS_mmap && result > 0 { 0 } else { result }
+            if matches!(*number, libc::SYS_mmap | libc::SYS_mremap) && result > 0 { 0 } else { result }
         }
         // SAFETY: the model has seen that the slot is mapped, and nothing else lies there.
         Action::Load(address) => i64::from(unsafe { (*address as *const u8).read_volatile() }),

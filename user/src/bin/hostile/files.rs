@@ -184,6 +184,8 @@ fn places(cases: &mut Cases, f: &Fixture) {
     cases.fails("lseek from nowhere", SYS_lseek, &[f.file, 0, 99], EINVAL);
     cases.fails("lseek in a pipe", SYS_lseek, &[f.pipe[0], 0, 0], ESPIPE);
     cases.fails("lseek in nothing", SYS_lseek, &[NOWHERE, 0, 0], EBADF);
+    cases.fails("sync_file_range of nothing", SYS_sync_file_range, &[NOWHERE, 0, 0, 0], EBADF);
+    cases.fails("sync_file_range, negative", SYS_sync_file_range, &[f.file, NOWHERE, 0, 0], EINVAL);
     cases.fails("fadvise64 of a negative length", SYS_fadvise64, &[f.file, 0, NOWHERE, 0], EINVAL);
 }
 

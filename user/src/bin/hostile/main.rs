@@ -15,6 +15,7 @@ mod memory;
 mod misc;
 mod signals;
 mod threads;
+mod users;
 
 use cases::{Case, Cases, Outcome};
 use fixture::Fixture;
@@ -51,6 +52,7 @@ fn all(fixture: &Fixture) -> Vec<Case> {
     threads::add(&mut cases, fixture);
     signals::add(&mut cases, fixture);
     misc::add(&mut cases, fixture);
+    users::add(&mut cases, fixture);
     cases.list
 }
 

@@ -6,20 +6,24 @@
 //! page leave little but the count. With --mapped each process maps the block and asks the kernel to count
 //! its reads there, as LODIC does (`read_refs=lodic`).
 //!
-//! With --noise some processes map, touch and unmap the block all the time instead (the paper's figure 15).
-//! For the meter, a read is phase 1 and a mapping phase 2.
+//! With --noise some processes disturb the readers instead (`noise.rs`): they map, touch and unmap the block
+//! all the time (the paper's figure 15), or change the file, or make the kernel drop pages of another file.
+//! For the meter, a read is phase 1 and a disturbance phase 2.
+
+mod noise;
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
 use programs::args::{Args, Parsed};
 use programs::benchmark::{MAX_THREADS, Options, Program};
-use programs::memory::{PAGE, map_file_at, unmap};
-use programs::shared_file::{Buffer, Sharers, map_counted, unnamed};
+use programs::memory::PAGE;
+use programs::shared_file::{Buffer, Sharers, map_counted, unnamed, unnamed_empty};
 use programs::{marker, require};
 use serde_json::{Map, json};
+
+use crate::noise::{Noise, Way};
 
 const PROGRAM: Program = Program {
     usage: "usage: drbh [OPTIONS]\nEach process reads the same block of one file.",
@@ -31,7 +35,9 @@ const PROGRAM: Program = Program {
          --regions N     and names N regions, the block's first (default 1)\n  \
          --sharers N     more processes that map the block, and then do nothing (default 0)\n  \
          --among N       as many more that N processes have mapped the block in all (default 0)\n  \
-         --noise N       N of the processes map and unmap the block instead of reading it\n",
+         --noise N       N of the processes map and unmap the block instead of reading it\n  \
+         --beside WAY    or do this: extends (the file, and truncate it), truncates (the block),\n                  \
+         drops=FILE (pages of another file), sweeps=FILE (touch them)\n",
     pages: (0, 0),
     iterations: 10_000,
 };
@@ -39,7 +45,7 @@ const PROGRAM: Program = Program {
 /// Phases for the meter.
 const RESTING: usize = 0;
 const READING: usize = 1;
-const MAPPING: usize = 2;
+const DISTURBING: usize = 2;
 
 /// The readers and the bytes that each reads.
 struct Reading {
@@ -50,8 +56,9 @@ struct Reading {
     inherit: bool,
     regions: usize,
     sharers: usize,
-    /// The number of processes that map, if phases are told apart.
+    /// The number of processes that disturb, if phases are told apart.
     noise: Option<usize>,
+    beside: Way,
 }
 
 fn reading(args: &mut Args, threads: usize) -> Parsed<Reading> {
@@ -64,6 +71,7 @@ fn reading(args: &mut Args, threads: usize) -> Parsed<Reading> {
     let among = number("--among", 0, 0, MAX_THREADS)? as usize;
     let sharers = sharers.max(among.saturating_sub(threads / each));
     let noise = Some(number("--noise", NONE, 0, threads as u64 - 1)?).filter(|given| *given != NONE);
+    let beside = Way::parse(args)?;
     let [by_threads, mapped, inherit] = ["--by-threads", "--mapped", "--inherit"].map(|name| args.flag(name));
     if !threads.is_multiple_of(each) || noise.is_some() && each > 1 {
         return Err(format!("--each {each}: give a number that divides {threads} threads, without --noise"));
@@ -74,25 +82,17 @@ fn reading(args: &mut Args, threads: usize) -> Parsed<Reading> {
     if !mapped && (inherit || regions > 1) {
         return Err("--inherit and --regions are about what is mapped: give --mapped, too".to_owned());
     }
+    if beside != Way::Maps && noise.is_none_or(|noise| noise == 0) {
+        return Err("--beside: no process disturbs, so give --noise N, too".to_owned());
+    }
     let noise = noise.map(|noise| noise as usize);
-    Ok(Reading { bytes, by_threads, each, mapped, inherit, regions, sharers, noise })
+    Ok(Reading { bytes, by_threads, each, mapped, inherit, regions, sharers, noise, beside })
 }
 
 /// The work of a process.
 enum Role {
     Reads(Box<Buffer>),
-    Maps(OwnedFd),
-}
-
-/// Maps, touches and unmaps the block.
-fn map_once(file: &OwnedFd) {
-    // SAFETY: without MAP_FIXED no mapping is replaced, the file is not written, and the page is unmapped by
-    // its only user.
-    unsafe {
-        let at = require(map_file_at((0, PAGE), libc::PROT_READ, libc::MAP_SHARED, file, 0), "mmap");
-        (at as *const u64).read_volatile();
-        require(unmap(at, PAGE), "munmap");
-    }
+    Disturbs(Noise),
 }
 
 /// Does one round in a phase of its own.
@@ -107,7 +107,7 @@ impl Reading {
     /// once.
     fn prepare(&self, file: &File, index: usize, readers: usize, block: &OnceLock<usize>) -> Role {
         if index >= readers {
-            return Role::Maps(OwnedFd::from(require(file.try_clone(), "dup")));
+            return Role::Disturbs(self.beside.prepare(file));
         }
         if self.mapped {
             let block = block.get_or_init(|| self.map(file));
@@ -128,18 +128,27 @@ impl Reading {
         require(file.read_exact_at(&mut buffer.0[..self.bytes], 0), "pread");
     }
 
+    /// Reads the block, which may not be there at the moment.
+    fn read_some(&self, file: &File, buffer: &mut Buffer) {
+        require(file.read_at(&mut buffer.0[..self.bytes], 0), "pread");
+    }
+
     fn round(&self, file: &File, role: &mut Role) {
         match role {
             Role::Reads(buffer) if self.noise.is_none() => self.read(file, buffer),
+            Role::Reads(buffer) if self.beside == Way::Truncates => {
+                in_phase(READING, || self.read_some(file, buffer))
+            }
             Role::Reads(buffer) => in_phase(READING, || self.read(file, buffer)),
-            Role::Maps(file) => in_phase(MAPPING, || map_once(file)),
+            Role::Disturbs(noise) => in_phase(DISTURBING, || noise.make()),
         }
     }
 }
 
 fn main() {
     let (options, reading) = Options::parse_with(&PROGRAM, reading);
-    let file = unnamed("drbh", &[7; PAGE]);
+    let file = unnamed_empty("drbh");
+    require(file.write_all_at(&[7; PAGE], 0), "writing the file");
     if reading.by_threads {
         let more = Map::from_iter([("bytes".to_string(), json!(reading.bytes))]);
         options.run_with("drbh", more, |_| Buffer::new(), |_, own, _| reading.read(&file, own));
@@ -174,6 +183,7 @@ mod tests {
         );
         assert!(parse("--noise 4", 4).is_err() && parse("--noise 3", 4).unwrap().noise == Some(3));
         assert_eq!(parse("", 4).unwrap().noise, None);
+        assert!(parse("--beside extends", 4).is_err() && parse("--noise 0 --beside extends", 4).is_err());
     }
 
     #[test]
@@ -183,6 +193,6 @@ mod tests {
         let mut roles = [0, 1].map(|index| reading.prepare(&file, index, 1, &block));
         roles.iter_mut().for_each(|role| reading.round(&file, role));
         assert!(block.get().is_some() && matches!(&roles[0], Role::Reads(buffer) if buffer.0 == [7; PAGE]));
-        assert!(matches!(roles[1], Role::Maps(_)));
+        assert!(matches!(roles[1], Role::Disturbs(Noise::Maps(_))));
     }
 }
