@@ -883,6 +883,22 @@ static void a_wait_keeps_its_set_when_another_reads(void) {
     }
 }
 
+static void a_signal_to_read_ends_no_wait(void) {
+    block_all();
+    open_file();
+    signal(SIGUSR2, handle_another);
+    for (intptr_t by_poll = 0; by_poll < 2; by_poll++) {
+        pthread_t thread = start(wait_after_reading, (void *)by_poll);
+        until(&taken);
+        until_in_call(waiting, by_poll ? SYS_ppoll : SYS_rt_sigtimedwait);
+        // The lower number comes first.
+        NEED(kill(getpid(), SIGUSR1) == 0);
+        NEED(kill(getpid(), SIGUSR2) == 0);
+        finish(thread);
+        read_one();
+    }
+}
+
 // A signal that no thread takes yet is there for the next one that waits.
 static void *send_and_take(void *unused) {
     struct timespec none = {0};
@@ -972,7 +988,8 @@ static void copies_of_a_descriptor_read_signals(void) {
 }
 
 RULES(RULE(copies_of_a_descriptor_read_signals), RULE(any_thread_reads_signals_by_a_descriptor), RULE(threads_wait_for_a_descriptor_of_signals),
-      RULE(a_wait_keeps_its_set_when_another_reads), RULE(none_reads_by_a_descriptor_that_is_closed),
+      RULE(a_wait_keeps_its_set_when_another_reads), RULE(a_signal_to_read_ends_no_wait),
+      RULE(none_reads_by_a_descriptor_that_is_closed),
       RULE(a_thread_that_waits_comes_before_one_that_has_read), RULE(a_thread_waits_for_the_processes), RULE(any_of_several_threads_takes_one), RULE(an_ignored_signal_ends_no_wait),
        RULE(a_wait_that_ends_loses_no_signal),
       RULE(a_thread_that_ends_takes_no_signal_with_it), RULE(the_only_thread_that_has_it_open_handles_it),

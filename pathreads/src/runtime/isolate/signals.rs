@@ -16,7 +16,8 @@
 //!    signal says. One from `kill` gets a [`MARK`], because copies that a member has of what is sent to the
 //!    whole group are dropped (`super::is_copy`).
 //! 4. *A wait takes one signal.* With it `sigtimedwait` ends, so the member's set loses what it waits for. A
-//!    signal that the thread does not block may be ignored, and ends no wait.
+//!    signal that the thread does not block may be ignored, and ends no wait. Nor does one that it blocks and
+//!    reads by a descriptor (8).
 //! 5. *The sets follow the kernel's mask* at calls, at the begin of a handler and at its end. A signal that
 //!    comes within the first instructions of a handler may wait until that returns.
 //! 6. *A pending signal comes at once.* A thread that unblocks signals, or that waits with a time, first has
@@ -590,7 +591,9 @@ pub fn take_carried(signal: u64) {
         () => TAKEN,
     };
     answer_as(answer);
-    let ends_wait = WAITS.load(Ordering::Relaxed) == TAKES && mask & bit(signal) != 0;
+    // One that this member only reads by a descriptor stays blocked, and the wait goes on.
+    let is_awaited = mask & !blocked() & bit(signal) != 0;
+    let ends_wait = WAITS.load(Ordering::Relaxed) == TAKES && is_awaited;
     if answer == TAKEN {
         GIVEN.fetch_or(bit(signal), Ordering::Relaxed);
     }
