@@ -987,7 +987,128 @@ static void copies_of_a_descriptor_read_signals(void) {
     SAY_CALL(fcntl(first, F_DUPFD, 0));
 }
 
-RULES(RULE(copies_of_a_descriptor_read_signals), RULE(any_thread_reads_signals_by_a_descriptor), RULE(threads_wait_for_a_descriptor_of_signals),
+// A descriptor of all signals leaves those alone by which threads wait for each other.
+static void *read_three(void *unused) {
+    for (int i = 0; i < 3; i++) {
+        sem_post(&ready);
+        read_one();
+        sem_post(&taken);
+    }
+    return unused;
+}
+
+static void a_descriptor_of_all_signals_reads_them(void) {
+    block_all();
+    sigset_t all;
+    sigfillset(&all);
+    file = signalfd(-1, &all, 0);
+    NEED(file >= 0);
+    pthread_t thread = start(read_three, NULL);
+    for (int i = 0; i < 3; i++) {
+        until(&ready);
+        unsigned char *pages = map_pages(4);
+        memset(pages, i, 4 * page);
+        NEED(kill(getpid(), i % 2 ? SIGTERM : SIGUSR1) == 0);
+        NEED(mprotect(pages, page, PROT_READ) == 0);
+        until(&taken);
+        NEED(munmap(pages, 4 * page) == 0);
+    }
+    finish(thread);
+}
+
+static void *read_in_turn(void *unused) {
+    waiting = gettid();
+    NEED(kill(getpid(), SIGUSR1) == 0);
+    read_one();
+    sem_post(&taken);
+    read_one();
+    return unused;
+}
+
+static void a_descriptor_gets_more_signals_while_a_thread_reads(void) {
+    block_all();
+    open_file();
+    pthread_t thread = start(read_in_turn, NULL);
+    until(&taken);
+    until_in_call(waiting, SYS_read);
+    sigset_t set = set_of(SIGUSR1, SIGUSR2);
+    NEED(signalfd(file, &set, 0) == file);
+    NEED(kill(getpid(), SIGUSR2) == 0);
+    finish(thread);
+}
+
+// A signal that stops the process by default gets a handler while a thread has it open.
+static void *pause_open(void *unused) {
+    set_mask(SIG_UNBLOCK, SIGTSTP, SIGTTIN);
+    waiting = gettid();
+    sem_post(&taken);
+    pause();
+    return unused;
+}
+
+static void a_handler_comes_later_for_a_signal_that_stops(void) {
+    block_all();
+    pthread_t thread = start(pause_open, NULL);
+    until(&taken);
+    until_in_call(waiting, SYS_pause);
+    signal(SIGTSTP, handle_another);
+    NEED(kill(getpid(), SIGTSTP) == 0);
+    finish(thread);
+    SAY("%d\n", count);
+}
+
+// The number of a thread stands for its process.
+static void *sleep_blocked(void *unused) {
+    waiting = gettid();
+    sem_post(&taken);
+    until(&ready);
+    return unused;
+}
+
+static void the_number_of_a_thread_is_its_processs(void) {
+    block_all();
+    pthread_t thread = start(sleep_blocked, NULL);
+    until(&taken);
+    pthread_t takes = start(take_signals, (void *)1);
+    NEED(kill(waiting, SIGTERM) == 0);
+    finish(takes);
+    sem_post(&ready);
+    finish(thread);
+    SAY("%d\n", count);
+}
+
+// A signal to a thread that waits behind none of the process's stays the thread's.
+static void *stay_with_own(void *unused) {
+    NEED(sigqueue(getpid(), SIGRTMIN + 1, (union sigval){.sival_int = 1}) == 0);
+    read_one();
+    NEED(pthread_sigqueue(pthread_self(), SIGRTMIN + 1, (union sigval){.sival_int = 2}) == 0);
+    NEED(sigqueue(getpid(), SIGRTMIN + 1, (union sigval){.sival_int = 3}) == 0);
+    sem_post(&taken);
+    until(&ready);
+    read_one();
+    return unused;
+}
+
+static void *read_beside(void *unused) {
+    read_one();
+    return unused;
+}
+
+static void a_signal_of_a_thread_holds_up_none_of_the_process(void) {
+    block_all();
+    sigset_t set = set_of(SIGRTMIN + 1, 0);
+    file = signalfd(-1, &set, 0);
+    NEED(file >= 0);
+    pthread_t thread = start(stay_with_own, NULL);
+    until(&taken);
+    finish(start(read_beside, NULL));
+    sem_post(&ready);
+    finish(thread);
+}
+
+RULES(RULE(a_descriptor_of_all_signals_reads_them), RULE(a_descriptor_gets_more_signals_while_a_thread_reads),
+      RULE(a_handler_comes_later_for_a_signal_that_stops), RULE(the_number_of_a_thread_is_its_processs),
+      RULE(a_signal_of_a_thread_holds_up_none_of_the_process), RULE(copies_of_a_descriptor_read_signals), RULE(any_thread_reads_signals_by_a_descriptor), RULE(threads_wait_for_a_descriptor_of_signals),
       RULE(a_wait_keeps_its_set_when_another_reads), RULE(a_signal_to_read_ends_no_wait),
       RULE(none_reads_by_a_descriptor_that_is_closed),
       RULE(a_thread_that_waits_comes_before_one_that_has_read), RULE(a_thread_waits_for_the_processes), RULE(any_of_several_threads_takes_one), RULE(an_ignored_signal_ends_no_wait),

@@ -189,8 +189,8 @@ pub const IS_FAULT: u32 = 2;
 /// the two above. `prepared` is the frame of a call that was being prepared, or 0.
 pub extern "C" fn show_program(context: &mut Context, information: &mut Information, prepared: u64) -> u32 {
     let signal = information.signal;
-    let kind = if faults::are_blocked_in_stub(signal) { IS_FAULT } else { 0 };
-    isolate::signals::begin_stub();
+    let is_nested = isolate::signals::begin_stub();
+    let kind = if faults::are_blocked_in_stub(signal, is_nested) { IS_FAULT } else { 0 };
     if is_answered(context, information)
         || isolate::is_copy(information)
         || isolate::postponed::keeps(information)

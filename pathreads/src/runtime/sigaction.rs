@@ -91,10 +91,12 @@ fn kernels(signal: u64) -> sys::Result<Action> {
     Ok(action)
 }
 
-/// Returns the kernel's action for a default one of SIGSEGV or SIGBUS.
+/// Returns the kernel's action for a default one of SIGSEGV or SIGBUS. It blocks all signals: a handler of the program
+/// would run with faults blocked.
 fn of_fault() -> Action {
     let handler: extern "C" fn(u64, &Information, &mut Context) = fault;
-    [handler as usize as u64, SA_SIGINFO | SA_RESTORER | SA_ONSTACK, address(&restorer), FAULTS]
+    let blocked = FAULTS | !isolate::never_blocked();
+    [handler as usize as u64, SA_SIGINFO | SA_RESTORER | SA_ONSTACK, address(&restorer), blocked]
 }
 
 /// Handles a fault for which the program has the default action.

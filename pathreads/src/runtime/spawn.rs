@@ -365,6 +365,8 @@ pub extern "C" fn in_parent(frame: &mut Frame, result: u64) -> ! {
     let is_over = frame.scratch[0] & CLONE_VFORK != 0 || Errno::from_result(result).is_some();
     if is_over {
         isolate::postponed::end_loan(frame.scratch[LOAN] != 0);
+        // The child may have ended in one.
+        isolate::signals::forget_stub();
     }
     let length = if is_over { PAGES } else { 0 };
     stack::forget_number();

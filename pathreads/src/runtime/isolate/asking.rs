@@ -44,6 +44,8 @@ pub enum Request {
     Time,
     /// Take no signals that another member reads (`signal_files`).
     Unread,
+    /// Take the signals that were added to those that this member reads.
+    Read,
     /// Leave the session, which the leader has left.
     LeaveSession,
 }
@@ -148,6 +150,7 @@ fn do_as_asked(pointer: u64) -> Option<u32> {
         Request::Queue { signal } => signals::take_carried(signal),
         Request::Time => timers::make_asked(),
         Request::Unread => signals::stop_reading(),
+        Request::Read => signals::go_on_reading(),
         Request::LeaveSession => whole::leave_session(),
     }
     if let Request::Stop { value } = what { Some(value) } else { None }
@@ -191,6 +194,7 @@ pub fn act<R>(signal: u64, action: [u64; 4], exchange: impl FnOnce() -> Result<R
     locked(|_| {
         let old = exchange()?;
         request(others(), Request::Act { signal, action });
+        signals::note_action(signal);
         Ok(old)
     })
 }

@@ -99,7 +99,9 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
             frame.call[1] = b;
             return Some(send(frame, b));
         }
-        nr::KILL if a == u64::from(super::leader()) => {
+        nr::KILL if a == u64::from(super::leader()) || super::is_thread(a) => {
+            // Linux takes each thread's number for the process.
+            frame.call[1] = u64::from(super::leader());
             signals::keep_sent(frame);
             return Some(Then::Perform);
         }

@@ -108,9 +108,9 @@ pub fn begin_handler(signal: i32) -> u64 {
     u64::from(DEFERRED.fetch_or(set, Ordering::Relaxed))
 }
 
-/// Returns whether a signal is one of the two, and its stub has to unblock both.
-pub fn are_blocked_in_stub(signal: i32) -> bool {
-    is_on() && set_of(signal) != 0
+/// Returns whether the stub of a signal has to unblock both: it is one of them, or has come in the stub of one.
+pub fn are_blocked_in_stub(signal: i32, is_nested: bool) -> bool {
+    is_on() && (set_of(signal) != 0 || is_nested && sys::block(0) & FAULTS != 0)
 }
 
 /// Notes a call that changes the set of blocked signals, or reads it. A handler may let its own signal come,

@@ -16,7 +16,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use super::{control, fork, signals};
+use super::{NEVER_BLOCKED, control, fork, signals};
 use crate::entry::Frame;
 use crate::sys::{Result, harmless, nr};
 use crate::user;
@@ -70,15 +70,20 @@ pub fn make(frame: &Frame) -> Result {
     let [number, file, set_at, size, flags, ..] = frame.call;
     // A wrong address, and another size, are left to the kernel.
     let Ok([set]) = user::words::<1>(set_at) else { return harmless!(number, file, set_at, size, flags) };
+    // A reader would take the signals of requests, which have to interrupt it.
+    let set = set & !NEVER_BLOCKED;
     let made = harmless!(number, file, &raw const set as u64, size, flags)?;
     // A child of `vfork` has descriptors of its own.
     if !fork::is_sharing() {
         super::prepare_stack();
         // A thread that closes the last one forgets the set under the lock.
         super::locked(|_| {
-            files().set.fetch_or(set, Ordering::Relaxed);
+            let before = files().set.fetch_or(set, Ordering::Relaxed);
             files().note(made, true);
             files().is_used.store(true, Ordering::Relaxed);
+            if set & !before != 0 {
+                signals::read_more();
+            }
         });
     }
     Ok(made)

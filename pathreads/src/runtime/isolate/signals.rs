@@ -39,7 +39,7 @@ use pathreads::delivery::{self, AWAKE, CLAIMED};
 use pathreads::record::{MOST_MEMBERS, Members};
 
 use super::helpers::{self, What};
-use super::siginfo::{MARK, WORDS, bit, pause, queue, queue_beyond, take};
+use super::siginfo::{MARK, WORDS, bit, pause, queue_again, queue_beyond, take};
 use super::{
     MILLISECOND, NEVER_BLOCKED, Request, SIGSTKFLT, control, fork, leader, me, own_thread, thread, wait,
     waiting,
@@ -192,6 +192,13 @@ pub fn forget_wait() {
     GIVEN.store(0, Ordering::Relaxed);
     READ.store(0, Ordering::Relaxed);
     HAS_UNREAD.store(false, Ordering::Relaxed);
+    forget_stub();
+}
+
+/// Forgets the stub that the member was in that this one is a copy of, or that a child with the same memory was in.
+pub fn forget_stub() {
+    BEGINS.store(false, Ordering::Relaxed);
+    BLOCKED_BY_STUB.store(0, Ordering::Relaxed);
 }
 
 /// Begins a new thread with the signals that it blocks.
@@ -296,6 +303,30 @@ pub fn stop_reading() {
     if READ.swap(0, Ordering::Relaxed) != 0 {
         HAS_UNREAD.store(true, Ordering::Relaxed);
         let _ = delivery::publish(open_of(me()), !blocked() & GIVABLE);
+    }
+}
+
+/// Has the member that reads signals by a descriptor take what was added to those. The lock is held.
+pub fn read_more() {
+    let reader = control().signal_files.reader.load(Ordering::Relaxed) as usize;
+    // This member looks before it reads.
+    if keeps_set() && reader != 0 && reader != me() {
+        super::request(Members::NONE.with(reader), Request::Read);
+        wake_courier(AWAKE);
+    }
+}
+
+/// Takes what was added to the signals that this member reads. The one that asks has the lock, and wakes the courier.
+pub fn go_on_reading() {
+    READ.store(control().signal_files.set.load(Ordering::Relaxed) & GIVABLE, Ordering::Relaxed);
+    let _ = delivery::publish(open_of(me()), taken_with(!blocked()));
+}
+
+/// Has the courier look after a change of an action: a member may take a signal now that stops the process by
+/// default.
+pub fn note_action(signal: u64) {
+    if keeps_set() && STOPS.contains(&signal) {
+        wake_courier(AWAKE);
     }
 }
 
@@ -489,9 +520,9 @@ static BEGINS: AtomicBool = AtomicBool::new(false);
 /// The signals that the handler blocks that a request has interrupted at its begin.
 static BLOCKED_BY_STUB: AtomicU64 = AtomicU64::new(0);
 
-/// Begins to show the program to a handler.
-pub fn begin_stub() {
-    BEGINS.store(true, Ordering::Relaxed);
+/// Begins to show the program to a handler. Returns whether this signal has interrupted another one's stub.
+pub fn begin_stub() -> bool {
+    BEGINS.swap(true, Ordering::Relaxed)
 }
 
 /// Serves requests by `f` where these signals are blocked, in a stub or elsewhere.
@@ -531,10 +562,23 @@ pub extern "C" fn end_handler(mask: u64) {
 /// Ends this member's thread. The signals that it was given and has not taken go back to the process.
 pub fn end_thread() {
     if keeps_set() {
-        READ.store(0, Ordering::Relaxed);
+        end_own_reading();
         publish_unclaimed(0);
         pass_on(u64::MAX);
     }
+}
+
+/// Has this member read no signals by a descriptor any more.
+fn end_own_reading() {
+    let reader = &control().signal_files.reader;
+    if me() != 0 && reader.load(Ordering::Relaxed) as usize == me() {
+        super::prepare_stack();
+        // None asks this member to read more from then on.
+        super::locked(|_| {
+            let _ = reader.compare_exchange(me() as u32, 0, Ordering::Relaxed, Ordering::Relaxed);
+        });
+    }
+    READ.store(0, Ordering::Relaxed);
 }
 
 /// Gives back what this member was given of these signals, and has not taken. Signals are blocked.
@@ -549,30 +593,45 @@ fn pass_on(blocked: u64) {
     GIVEN.fetch_or(old & pending, Ordering::Relaxed);
     let given = GIVEN.load(Ordering::Relaxed) & !READ.load(Ordering::Relaxed);
     for signal in (1..=64).filter(|signal| given & blocked & bit(*signal) != 0) {
-        while pass_one_on(signal) {}
+        pass_number_on(signal);
     }
 }
 
-/// Takes one signal of this member and gives it back, and copies before it. One that was sent to the thread
-/// stays, or goes with it. Returns whether there may be more.
-fn pass_one_on(signal: u64) -> bool {
-    let Ok(words) = take(signal) else { return false };
-    let information = Information::of(words);
-    if information.is_given() {
-        super::prepare_stack();
-        while super::locked(|_| carry(0, signal, words)) == NO_ROOM {
-            pause();
+/// The most signals of a number that were sent to a thread and that may be pending before one that goes back.
+const MOST_OWN: usize = 4;
+
+/// Gives the signals of a number back that this member was given, and drops copies. Those that were sent to the
+/// thread stay, or go with it.
+#[inline(never)]
+fn pass_number_on(signal: u64) {
+    let (mut own, mut count) = ([[0; WORDS]; MOST_OWN], 0);
+    while count < MOST_OWN
+        && let Ok(words) = take(signal)
+    {
+        let information = Information::of(words);
+        if information.is_given() {
+            give_back(signal, words);
+        } else if !super::is_copy(&information) {
+            // A copy would keep the kernel from queueing one that is given.
+            own[count] = words;
+            count += 1;
         }
-        if control().courier.held.load(Ordering::Relaxed) & bit(signal) != 0 {
-            // Nothing else ends its rest.
-            wake_courier(AWAKE);
-        }
-    } else if !super::is_copy(&information) {
-        // A copy would keep the kernel from queueing one that is given.
-        let _ = queue(signal, &words, nr::TGSIGQUEUEINFO);
-        return false;
     }
-    true
+    for words in &own[..count] {
+        queue_again(signal, words, nr::TGSIGQUEUEINFO);
+    }
+}
+
+/// Gives a signal back to the process.
+fn give_back(signal: u64, words: [u64; WORDS]) {
+    super::prepare_stack();
+    while super::locked(|_| carry(0, signal, words)) == NO_ROOM {
+        pause();
+    }
+    if control().courier.held.load(Ordering::Relaxed) & bit(signal) != 0 {
+        // Nothing else ends its rest.
+        wake_courier(AWAKE);
+    }
 }
 
 /// Queues the signal that this member was asked to: to itself, or to the process if it is the leader.
