@@ -17,8 +17,9 @@ use crate::{check, failures, mutants, root};
 struct Suite {
     name: &'static str,
     /// Whether it runs beside the others. Guests leave cores idle while they boot and wait. Loom, Miri and
-    /// the fuzz drivers use them, have target folders of their own, and ask no clock. The benchmarks boot
-    /// guests, one at a time, when these have ended.
+    /// the fuzz drivers use them, have target folders of their own, and ask no clock. Programs on this machine
+    /// come after those, when nothing is compiled any more, and the benchmarks at the end: they boot guests,
+    /// one at a time.
     beside: bool,
     run: Run,
 }
@@ -40,11 +41,11 @@ impl Suite {
 const SUITES: [Suite; 12] = [
     Suite::new("check", check::all),
     Suite::new("unit", unit),
-    Suite::new("native", native),
     Suite::beside("asan", asan),
     Suite::new("guest", guest),
     Suite::new("bochs", bochs),
     Suite::beside("loom", loom),
+    Suite::beside("native", native),
     Suite::beside("miri", miri),
     Suite::beside("bench", bench),
     Suite::new("cpus", cpus),
@@ -167,7 +168,7 @@ fn unit(names: &[&str], lane: &Lane) -> Result<Tally> {
 /// Runs tests that run programs on this machine under the runtime.
 fn native(names: &[&str], lane: &Lane) -> Result<Tally> {
     let mut total = tests(lane, "native", natives("--skip soak::").args(names))?;
-    // It keeps the machine busy, so the others do not run beside it.
+    // It keeps the machine busy, so the other programs do not run beside it.
     if names.is_empty() || names.iter().any(|name| SOAK.contains(name)) {
         total += tests(lane, "native", &mut natives("soak::"))?;
     }
