@@ -17,9 +17,9 @@ use crate::{check, failures, mutants, root};
 struct Suite {
     name: &'static str,
     /// Whether it runs beside the others. Guests leave cores idle while they boot and wait. Loom, Miri and
-    /// the fuzz drivers use them, have target folders of their own, and ask no clock. Programs on this machine
-    /// come after those, when nothing is compiled any more, and the benchmarks at the end: they boot guests,
-    /// one at a time.
+    /// the fuzz drivers use them, have target folders of their own, and ask no clock. Programs on this
+    /// machine come after those, when nothing is compiled any more, and the benchmarks at the end: they boot
+    /// guests, one at a time.
     beside: bool,
     run: Run,
 }

@@ -195,7 +195,7 @@ pub fn forget_wait() {
     forget_stub();
 }
 
-/// Forgets the stub that the member was in that this one is a copy of, or that a child with the same memory was in.
+/// Forgets the stub that the member was in that this one is a copy of, or a child with the same memory.
 pub fn forget_stub() {
     BEGINS.store(false, Ordering::Relaxed);
     BLOCKED_BY_STUB.store(0, Ordering::Relaxed);
@@ -316,7 +316,8 @@ pub fn read_more() {
     }
 }
 
-/// Takes what was added to the signals that this member reads. The one that asks has the lock, and wakes the courier.
+/// Takes what was added to the signals that this member reads. The one that asks has the lock, and wakes the
+/// courier.
 pub fn go_on_reading() {
     READ.store(control().signal_files.set.load(Ordering::Relaxed) & GIVABLE, Ordering::Relaxed);
     let _ = delivery::publish(open_of(me()), taken_with(!blocked()));
@@ -600,8 +601,8 @@ fn pass_on(blocked: u64) {
 /// The most signals of a number that were sent to a thread and that may be pending before one that goes back.
 const MOST_OWN: usize = 4;
 
-/// Gives the signals of a number back that this member was given, and drops copies. Those that were sent to the
-/// thread stay, or go with it.
+/// Gives the signals of a number back that this member was given, and drops copies. Those that were sent to
+/// the thread stay, or go with it.
 #[inline(never)]
 fn pass_number_on(signal: u64) {
     let (mut own, mut count) = ([[0; WORDS]; MOST_OWN], 0);
