@@ -91,8 +91,8 @@ fn kernels(signal: u64) -> sys::Result<Action> {
     Ok(action)
 }
 
-/// Returns the kernel's action for a default one of SIGSEGV or SIGBUS. It blocks all signals: a handler of the
-/// program would run with faults blocked.
+/// Returns the kernel's action for a default one of SIGSEGV or SIGBUS. It blocks all signals: a handler of
+/// the program would run with faults blocked.
 fn of_fault() -> Action {
     let handler: extern "C" fn(u64, &Information, &mut Context) = fault;
     let blocked = FAULTS | !isolate::never_blocked();

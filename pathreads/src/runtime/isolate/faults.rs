@@ -108,7 +108,8 @@ pub fn begin_handler(signal: i32) -> u64 {
     u64::from(DEFERRED.fetch_or(set, Ordering::Relaxed))
 }
 
-/// Returns whether the stub of a signal has to unblock both: it is one of them, or has come in the stub of one.
+/// Returns whether the stub of a signal has to unblock both: it is one of them, or has come in the stub of
+/// one.
 pub fn are_blocked_in_stub(signal: i32, is_nested: bool) -> bool {
     is_on() && (set_of(signal) != 0 || is_nested && sys::block(0) & FAULTS != 0)
 }
