@@ -566,8 +566,6 @@ static void a_signal_to_a_thread_needs_no_room(void) {
     NEED(sigaction(SIGUSR2, &(struct sigaction){.sa_handler = note_last}, NULL) == 0);
     pthread_t thread = start(get_without_room, NULL);
     until(&ready);
-    alarm(20);
-    set_mask(SIG_UNBLOCK, SIGALRM, 0);
     NEED(pthread_kill(thread, SIGUSR1) == 0);
     until(&taken);
     NEED(sigqueue(getpid(), SIGUSR2, (union sigval){.sival_int = 1}) == 0);

@@ -108,12 +108,13 @@ static inline void say_end(const char *name, pid_t child) {
     if (WIFSIGNALED(status)) SAY("%s died of signal %d\n", name, WTERMSIG(status));
 }
 
-// Waits until a thread sleeps.
+// Waits until a thread sleeps, or has ended.
 static inline void until_asleep(pid_t thread) {
     char path[60], text[300];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
     for (;;) {
         int file = open(path, O_RDONLY);
+        if (file < 0 && errno == ENOENT) return;
         ssize_t length = read(file, text, sizeof text - 1);
         NEED(length > 0 && close(file) == 0);
         text[length] = 0;

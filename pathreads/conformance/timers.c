@@ -423,19 +423,24 @@ static void *use_until(void *expirations) {
     return expirations;
 }
 
-// Uses the processor for a tenth of a second.
+// Uses the processor for longer than `short_time` is.
 static void *use_some(void *unused) {
     struct timespec now;
     do NEED(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) == 0);
-    while (now.tv_sec == 0 && now.tv_nsec < 100000000);
+    while (now.tv_sec == 0 && now.tv_nsec < 600000000);
     return unused;
 }
 
-static const struct itimerval brief = {.it_value = {.tv_usec = 20000}}, off,
+static const struct itimerval brief = {.it_value = {.tv_usec = 20000}}, short_time = {.it_value = {.tv_usec = 400000}}, off,
                               often = {{.tv_usec = 5000}, {.tv_usec = 20000}};
 
 static void *set_brief(void *which) {
     NEED(setitimer((intptr_t)which, &brief, NULL) == 0);
+    return which;
+}
+
+static void *set_short(void *which) {
+    NEED(setitimer((intptr_t)which, &short_time, NULL) == 0);
     return which;
 }
 
@@ -493,7 +498,7 @@ static void *end_timer(void *which) {
 
 static void any_thread_ends_a_timer_of_the_processor(void) {
     NEED(signal(SIGPROF, expire) != SIG_ERR);
-    finish(start(set_brief, (void *)ITIMER_PROF));
+    finish(start(set_short, (void *)ITIMER_PROF));
     finish(start(end_timer, (void *)ITIMER_PROF));
     finish(start(use_some, NULL));
     struct itimerval wrong = {.it_value = {.tv_usec = 1000000}};
@@ -502,7 +507,7 @@ static void any_thread_ends_a_timer_of_the_processor(void) {
     SAY_CALL(setitimer(ITIMER_VIRTUAL, (void *)8, NULL));
     SAY_CALL(getitimer(ITIMER_VIRTUAL, (void *)8));
     // A child has none.
-    NEED(setitimer(ITIMER_PROF, &brief, NULL) == 0);
+    NEED(setitimer(ITIMER_PROF, &short_time, NULL) == 0);
     pid_t child = fork();
     if (child == 0) {
         use_some(NULL);

@@ -155,7 +155,8 @@ static void waits(void)
     int good = wait4(pid, NULL, 0, &usage) == pid && usage.ru_utime.tv_sec + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec > 0;
     getrusage(RUSAGE_CHILDREN, &usage);
     times(&after);
-    check("usage of children", good && usage.ru_utime.tv_usec + usage.ru_stime.tv_usec >= 20000 &&
+    long seconds = usage.ru_utime.tv_sec + usage.ru_stime.tv_sec;
+    check("usage of children", good && seconds * 1000000 + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec >= 20000 &&
           after.tms_cutime + after.tms_cstime > before.tms_cutime + before.tms_cstime);
 }
 

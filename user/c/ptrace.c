@@ -508,12 +508,12 @@ static void wait_long(void)
 
 static void sleep_long(void)
 {
-    struct timespec time = {0, 300000000}, begin, end;
+    struct timespec time = {1, 0}, begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
     long result = syscall(SYS_nanosleep, &time, NULL);
     clock_gettime(CLOCK_MONOTONIC, &end);
     long slept = (end.tv_sec - begin.tv_sec) * 1000000000 + end.tv_nsec - begin.tv_nsec;
-    _exit(result == 0 && slept >= time.tv_nsec ? 7 : 8);
+    _exit(result == 0 && slept >= 1000000000 ? 7 : 8);
 }
 
 static void restarts(void)

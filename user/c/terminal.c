@@ -93,12 +93,12 @@ static void bytes_as_they_come(void) {
     raw.c_cc[VTIME] = 1;
     set(&raw, TCSANOW);
     show_read(10);
-    raw.c_cc[VTIME] = 100;
+    raw.c_cc[VTIME] = 255;
     set(&raw, TCSANOW);
     type("now");
     show_read(1);
     struct pollfd waits = {0, POLLIN, 0};
-    show("poll", poll(&waits, 1, 5000));
+    show("poll", poll(&waits, 1, -1));
     int waiting = 0;
     show("FIONREAD", ioctl(0, FIONREAD, &waiting) + (waiting > 0));
     set(&usual, TCSAFLUSH);
@@ -109,7 +109,7 @@ static void bytes_as_they_come(void) {
 
 static void wait_for_input(void) {
     struct pollfd waits = {0, POLLIN, 0};
-    show("poll", poll(&waits, 1, 5000));
+    show("poll", poll(&waits, 1, -1));
 }
 
 // Bytes that are there when the attributes change, or when a call does not wait.

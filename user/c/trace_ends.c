@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     if (argc < 2)
         return 0;
     for (long round = 0; round < atol(argv[1]); round++) {
-        int begin[2], status = 0, looks = 0;
+        int begin[2], status = 0;
         kind = round % 3;
         must("pipe", pipe(begin) == 0);
         pid_t pid = fork(), found;
@@ -71,8 +71,8 @@ int main(int argc, char **argv)
                 ptrace(PTRACE_CONT, found, 0, status >> 16 ? 0 : WSTOPSIG(status));
         } while (found != pid || WIFSTOPPED(status));
         /* The ends of other threads may come a little later. */
-        while ((found = waitpid(-1, &status, __WALL | WNOHANG)) >= 0 && looks++ < 1000000)
-            sched_yield();
+        while ((found = waitpid(-1, &status, __WALL)) > 0)
+            ;
         must("nothing is left", found == -1 && errno == ECHILD);
     }
     printf("trace_ends: done\n");

@@ -12,7 +12,7 @@ fn a_local_round_takes_at_most_half_of_the_instructions_that_linux_takes() {
     let folder = scratch("bench");
     let (json, svg) = (folder.join("micro.json"), folder.join("micro.svg"));
     let files = ["--json", json.to_str().unwrap(), "--svg", svg.to_str().unwrap()];
-    let output = bench("300").args(["micro", "--quick", "--cpus", "1"]).args(files).output().unwrap();
+    let output = bench("1800").args(["micro", "--quick", "--cpus", "1"]).args(files).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let rows: Vec<Value> = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
     assert_eq!(rows.len(), 3 * 3);

@@ -41,7 +41,7 @@ const FIGURES: [&str; 28] = [
 
 /// Returns the JSON of `radixvm bench figures --quick OPTIONS`, run in this folder.
 fn figures(folder: &Path, options: &[&str]) -> Value {
-    let mut command = bench("900");
+    let mut command = bench("3600");
     command.args(["figures", "--quick", "--report"]).arg(folder).args(options);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -66,7 +66,8 @@ fn memory_from_before_an_exec_is_given_up_before_the_machine_ends() {
 /// The last CPU that is awake frees dead pages before it sleeps.
 #[test]
 fn dead_pages_of_files_are_free_soon() {
-    let run = run(&["-m", "256M"], &[&compiled("garbage", Compiler::Static)]);
+    let options = ["-m", "256M", "-c", "1", "--accel", "count"];
+    let run = run(&options, &[&compiled("garbage", Compiler::Static)]);
     assert!(run.status == 0 && run.text().lines().count() == 4, "{run:?}");
 }
 

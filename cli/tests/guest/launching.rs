@@ -32,7 +32,7 @@ fn a_dry_run_prints_a_command_that_works() {
     fs::write(&log, before).unwrap();
     let stderr = fs::OpenOptions::new().append(true).open(&log).unwrap();
     let mut command = Command::new("timeout");
-    command.args(["60", "sh", "-c", &line]).stdin(Stdio::null()).stderr(stderr);
+    command.args(["600", "sh", "-c", &line]).stdin(Stdio::null()).stderr(stderr);
     let output = command.output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(stdout.contains("argument 1: 5\n") && stdout.contains("hello: done\n"), "{output:?}");

@@ -58,7 +58,7 @@ fn even_a_killed_command_takes_qemu_along() {
     child.wait().unwrap();
     let start = Instant::now();
     while !gone(qemu) {
-        assert!(start.elapsed() < Duration::from_secs(20), "QEMU outlived its parent");
+        assert!(start.elapsed() < Duration::from_secs(600), "QEMU outlived its parent");
         std::thread::yield_now();
     }
 }

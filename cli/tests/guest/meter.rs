@@ -35,7 +35,11 @@ fn output(options: &[&str], words: &[&str]) -> Output {
 pub fn contend(name: &str, options: &[&str], words: &[&str]) -> Vec<Value> {
     let json = scratch("meter").join(name).with_extension("json");
     let file = json.display().to_string();
-    let output = output(&[options, &["--json", &file]].concat(), words);
+    let meter = || output(&[options, &["--json", &file]].concat(), words);
+    // It refuses to say anything where the host keeps a CPU from running.
+    let is_busy =
+        |output: &Output| String::from_utf8_lossy(&output.stderr).contains("this machine is too busy");
+    let output = (0..5).map(|_| meter()).find(|output| !is_busy(output)).unwrap_or_else(meter);
     assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&fs::read(json).unwrap()).unwrap()
 }

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -164,6 +165,7 @@ fn messages_reach_a_server() {
     let server = Server::start(command.args(["messages", "53", "3"]));
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(("127.0.0.1", port)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(600))).unwrap();
     for len in [0, 9, 1400] {
         let (sent, mut got) = (vec![b'm'; len], [0; 2000]);
         socket.send(&sent).unwrap();

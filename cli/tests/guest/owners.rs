@@ -18,7 +18,7 @@ fn control(tables: &str, word: &str) -> Vec<Value> {
     let output = radixvm().args(words).args(local).output().unwrap();
     let line = String::from_utf8(output.stdout).unwrap().replace(" stats", &format!(" stats{word}"));
     let output =
-        Command::new("timeout").args(["60", "sh", "-c", &line]).stdin(Stdio::null()).output().unwrap();
+        Command::new("timeout").args(["600", "sh", "-c", &line]).stdin(Stdio::null()).output().unwrap();
     assert!(output.stdout.starts_with(b"local: 4 threads"), "{output:?}");
     let control = line.split("id=com2,path=").nth(1).and_then(|rest| rest.split([' ', '\'']).next()).unwrap();
     let text = fs::read_to_string(control).unwrap();

@@ -62,7 +62,7 @@ fn standard_input_may_be_a_file_or_closed() {
     let output = radixvm().args(["run", &stdin]).stdin(File::open(text).unwrap()).output().unwrap();
     assert_eq!(output.stdout, std::fs::read(text).unwrap());
     let closed = format!("exec {} run {stdin} <&-", env!("CARGO_BIN_EXE_radixvm"));
-    let output = Command::new("timeout").args(["60", "sh", "-c", &closed]).output().unwrap();
+    let output = Command::new("timeout").args(["600", "sh", "-c", &closed]).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0), "{output:?}");
 }
 
@@ -71,7 +71,7 @@ fn input_that_the_program_does_not_read_stays_for_the_next_one() {
     let script =
         format!("{} run {} && cat", env!("CARGO_BIN_EXE_radixvm"), compiled("hello", Compiler::Static));
     let mut command = Command::new("timeout");
-    command.args(["60", "sh", "-c", &script]);
+    command.args(["600", "sh", "-c", &script]);
     let output = feed(command, b"for the next one");
     assert!(output.stdout.ends_with(b"hello: done\nfor the next one"), "{output:?}");
 }

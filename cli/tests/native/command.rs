@@ -7,7 +7,7 @@ use super::{Seen, in_way, see};
 fn native(words: &[&str]) -> Seen {
     super::runtime();
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=10", "100", env!("CARGO_BIN_EXE_radixvm"), "native"]).args(words);
+    command.args(["--kill-after=10", "600", env!("CARGO_BIN_EXE_radixvm"), "native"]).args(words);
     command.stdin(Stdio::null());
     see(command)
 }

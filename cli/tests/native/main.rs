@@ -25,7 +25,7 @@ fn runtime() -> &'static Path {
 
 /// Returns a command that runs a program in one of the ways. `timeout` ends it when it hangs.
 fn in_way(way: &[&str], program: impl AsRef<OsStr>) -> Command {
-    in_way_for(100, way, program)
+    in_way_for(600, way, program)
 }
 
 /// Returns one that may run for this number of seconds.

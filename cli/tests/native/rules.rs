@@ -235,7 +235,7 @@ fn calls_about_memory_are_interrupted_everywhere() {
     let plain = plain.map(|words| ("--isolate", words, "7"));
     for (way, words, stride) in ways.chain(isolated).chain(plain) {
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=10", "600"]).arg(&step).arg(super::runtime());
+        command.args(["--kill-after=10", "3600"]).arg(&step).arg(super::runtime());
         command.arg(way).arg(&program).args(words).env("STRIDE", stride);
         let seen = see(command);
         assert!(seen.status == Some(0) && seen.text.contains("everywhere"), "{way} {words:?}: {seen:?}");
@@ -255,7 +255,7 @@ fn a_signal_that_waits_is_interrupted_everywhere() {
         [["400", "12", "0"], ["1000", "12", SA_NODEFER], ["1000", "11", "0"], ["2000", "10", SA_NODEFER]];
     for [before, first, flags] in cases {
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=10", "600"]).arg(&step).arg(super::runtime());
+        command.args(["--kill-after=10", "3600"]).arg(&step).arg(super::runtime());
         command.arg("--isolate").arg(&program).args([first, flags]);
         command.envs([("FIRST", before), ("FIRST_SIGNAL", first)]);
         let seen = see(command);
@@ -274,7 +274,7 @@ fn a_round_of_plain_memory_blocks_no_signals() {
     let [counts, program] = ["counts", "round"].map(|name| compile(name, folder.path(), &[]));
     for (handler, blocks) in [("0", 0), ("10", 0), ("18", 4), ("20", 4), ("40", 4)] {
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=10", "100"]).arg(&counts).arg(super::runtime());
+        command.args(["--kill-after=10", "600"]).arg(&counts).arg(super::runtime());
         command.arg("--isolate").arg(&program).arg(handler);
         let seen = see(command);
         let calls = |number: &str| {
@@ -296,7 +296,7 @@ fn a_child_has_its_memory_when_mappings_are_refused() {
     // munmap alone, and mprotect as well.
     for (way, refused) in [("0", "10 11"), ("1", "11 11")] {
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=10", "100"]).arg(&counts).arg(super::runtime());
+        command.args(["--kill-after=10", "600"]).arg(&counts).arg(super::runtime());
         command.arg("--isolate").arg(&program).arg(way).env("REFUSE", refused);
         let seen = see(command);
         let lines = "the child exited with 0\n".repeat(ROUNDS * usize::from(way == "1"));
@@ -310,7 +310,7 @@ fn trace(tracer: &str, program: &str) -> super::Seen {
     let folder = tempfile::tempdir().unwrap();
     let [tracer, program] = [tracer, program].map(|name| compile(name, folder.path(), &[]));
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=10", "600"]).arg(&tracer);
+    command.args(["--kill-after=10", "3600"]).arg(&tracer);
     command.arg(super::runtime()).arg("--isolate").arg(&program);
     see(command)
 }

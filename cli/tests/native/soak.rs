@@ -15,7 +15,7 @@ use super::{Seen, in_way_for, rules, see};
 /// Threads that compute, for each CPU.
 const LOAD: usize = 4;
 /// The longest that one run may take, in seconds. A run that hangs is ended then, which is a failure.
-const LONGEST: u32 = 300;
+const LONGEST: u32 = 1800;
 /// The ways to run a program that are compared with a plain run.
 const WAYS: [&[&str]; 3] = [&["--pool"], &["--strict"], &["--isolate"]];
 /// The files of rules.

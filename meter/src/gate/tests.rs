@@ -1,4 +1,5 @@
 use super::*;
+use std::sync::Barrier;
 use std::thread;
 
 impl CpuStates for [CpuState] {
@@ -28,10 +29,16 @@ fn together(count: usize, slack: u64, work: impl Fn(&Gate, &[CpuState], usize) +
     gate.open();
     // All are inside before one runs. Otherwise the first may be far ahead when the second enters.
     (0..count).for_each(|me| advance(&gate, &cpus, me, 0));
+    let begin = Barrier::new(count);
     thread::scope(|scope| {
         for me in 0..count {
-            let (gate, cpus, work) = (&gate, &cpus[..], &work);
-            scope.spawn(move || work(gate, cpus, me));
+            let (gate, cpus, work, begin) = (&gate, &cpus[..], &work, &begin);
+            scope.spawn(move || {
+                // It entered on the main thread, which sleeps: one that waits for a core would not be seen.
+                cpus[me].thread.store(host::thread(), Relaxed);
+                begin.wait();
+                work(gate, cpus, me);
+            });
         }
     });
     gate
