@@ -1033,6 +1033,17 @@ static void a_descriptor_gets_more_signals_while_a_thread_reads(void) {
     NEED(signalfd(file, &set, 0) == file);
     NEED(kill(getpid(), SIGUSR2) == 0);
     finish(thread);
+    // The same where another descriptor has the signal already.
+    int other = signalfd(-1, &set, 0);
+    set = set_of(SIGUSR1, 0);
+    NEED(other >= 0 && signalfd(file, &set, 0) == file);
+    thread = start(read_in_turn, NULL);
+    until(&taken);
+    until_in_call(waiting, SYS_read);
+    NEED(kill(getpid(), SIGUSR2) == 0);
+    set = set_of(SIGUSR1, SIGUSR2);
+    NEED(signalfd(file, &set, 0) == file);
+    finish(thread);
 }
 
 // A signal that stops the process by default gets a handler while a thread has it open.
@@ -1070,12 +1081,15 @@ static void the_number_of_a_thread_is_its_processs(void) {
     pthread_t takes = start(take_signals, (void *)1);
     NEED(kill(waiting, SIGTERM) == 0);
     finish(takes);
+    takes = start(take_signals, (void *)1);
+    NEED(sigqueue(waiting, SIGUSR1, (union sigval){.sival_int = 5}) == 0);
+    finish(takes);
     sem_post(&ready);
     finish(thread);
     SAY("%d\n", count);
 }
 
-// A signal to a thread that waits behind none of the process's stays the thread's.
+// A real-time signal that was sent to a thread comes first, and the next reader gets the process's behind it.
 static void *stay_with_own(void *unused) {
     NEED(sigqueue(getpid(), SIGRTMIN + 1, (union sigval){.sival_int = 1}) == 0);
     read_one();

@@ -56,6 +56,17 @@ pub fn publish(set: &AtomicU64, open: u64) -> u64 {
     set.fetch_update(Ordering::AcqRel, Ordering::Relaxed, replace).unwrap_or(0)
 }
 
+/// Adds signals to a member's set.
+pub fn add(set: &AtomicU64, more: u64) {
+    // AcqRel pairs with the AcqRel in `seen`.
+    set.fetch_or(more, Ordering::AcqRel);
+}
+
+/// Removes signals from a member's set. The member is not claimed.
+pub fn remove(set: &AtomicU64, less: u64) {
+    set.fetch_and(!less, Ordering::AcqRel);
+}
+
 /// Writes a member's set when it has got the signal for which it is claimed. `stay` waits for a moment and
 /// answers requests meanwhile. Returns the set before.
 pub fn publish_unclaimed(set: &AtomicU64, open: u64, mut stay: impl FnMut()) -> u64 {

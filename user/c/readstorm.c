@@ -3,9 +3,11 @@
  * read or a mapping shows is 0 or the number of its page: a frame that was freed too early would show the
  * bytes of its next owner.
  *
- * readstorm PROCESSES ROUNDS SEED [BIG]: process 0 changes the file, the others read it. With BIG, one more
- * process goes over that file's mapping until the others are done. If it does not fit into memory, each fault
- * has to reclaim. When all are done, the counts of all pages are compared. */
+ * readstorm PROCESSES ROUNDS SEED [BIG [FILE]]: process 0 changes the file, the others read it. With BIG, one
+ * more process goes over that file's mapping until the others are done. If it does not fit into memory, each fault
+ * has to reclaim. With FILE they read that one, which has 48 pages of bytes as above. None changes it, so its
+ * pages can be dropped and read again: process 0 asks for that, and reclaim does it. When all are done, the
+ * counts of all pages are compared. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +30,8 @@
 #define OFF 1000L
 
 static int fd;
+/* Whether the file cannot be changed, and has all its pages. */
+static int is_fixed;
 static sigjmp_buf back;
 /* Whether the processes may end. */
 static volatile sig_atomic_t is_over;
@@ -63,7 +67,7 @@ static unsigned char number(long page)
 static void check(const unsigned char *bytes, long at, long len, const char *what)
 {
     for (long i = 0; i < len; i++)
-        must(bytes[i] == 0 || bytes[i] == number((at + i) / PAGE), what);
+        must((bytes[i] == 0 && !is_fixed) || bytes[i] == number((at + i) / PAGE), what);
 }
 
 /* Reads into fresh memory, at once or in two buffers of which one ends in the middle of a page. */
@@ -108,7 +112,7 @@ static void change(unsigned dice)
 {
     static unsigned char page[PAGE];
     long at = dice / 8 % PAGES, other = dice / 512 % PAGES;
-    switch (dice % 8) {
+    switch (is_fixed ? 2 : dice % 8) {
     case 0:
         must(ftruncate(fd, at * PAGE + other) == 0, "ftruncate");
         break;
@@ -167,7 +171,8 @@ int main(int argc, char **argv)
     pid_t pid[64], presser = 0;
     int done[2], go[2];
     char word = 0;
-    fd = memfd_create("readstorm", 0);
+    is_fixed = argc > 5;
+    fd = is_fixed ? open(argv[5], O_RDONLY) : memfd_create("readstorm", 0);
     must(processes <= 64 && fd >= 0 && sigaction(SIGBUS, &action, NULL) == 0, "setting up");
     must(pipe(done) == 0 && pipe(go) == 0, "pipe");
     signal(SIGCHLD, on_child);

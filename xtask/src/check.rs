@@ -17,7 +17,11 @@ const RUNTIME: &str = "--package radixvm-pathreads --features runtime --target x
 
 const CHECKS: [Check; 13] = [
     ("formatting", || succeeds(&mut cargo("fmt --all --check"))),
-    ("clippy, host", || succeeds(&mut clippy("--workspace --exclude radixvm-kernel --all-targets"))),
+    ("clippy, host", || {
+        succeeds(&mut clippy(
+            "--workspace --exclude radixvm-kernel --all-targets --features radixvm/guest,radixvm/native",
+        ))
+    }),
     ("clippy, kernel", || succeeds(&mut clippy("--package radixvm-kernel --target x86_64-unknown-none"))),
     ("clippy, runtime", || succeeds(&mut clippy(RUNTIME))),
     ("crates can be packaged", packages::check),

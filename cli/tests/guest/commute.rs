@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::harness::{radixvm_within, scratch};
+use crate::harness::{radixvm, radixvm_within, scratch};
 
 /// Every how many of the tests run here.
 const EVERY: &str = "9";

@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::harness::{here, run};
 
 /// Returns whether this machine has all of these programs. Says which one it lacks.
+#[allow(clippy::disallowed_macros)] // a test's own words
 fn has(programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |name: &str| std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
@@ -156,6 +157,7 @@ java -XX:+UseParallelGC -XX:ParallelGCThreads=2 -Xmx64m T.java"#;
 /// PostgreSQL runs as another user, because it refuses root. Its clients change tables at once, and the sums
 /// agree.
 #[test]
+#[allow(clippy::disallowed_macros)] // a test's own words
 fn postgresql_runs_as_another_user() {
     let folder = "/usr/lib/postgresql";
     if !has(&["setpriv"]) || !Path::new(folder).is_dir() {

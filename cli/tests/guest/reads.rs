@@ -285,6 +285,7 @@ fn servers_of_one_page_share_nothing() {
 fn storm(options: &[&str], words: &[&str]) -> Run {
     let run = run(options, &[&[compiled("readstorm", Compiler::Musl).as_str()], words].concat());
     assert!(run.status == 0 && run.text() == "readstorm: done\n", "{options:?}: {run:?}");
+    assert_eq!(run.counter("read_counter_pages"), 0, "{options:?}: {run:?}");
     run
 }
 
@@ -296,8 +297,10 @@ fn no_read_sees_a_page_that_its_file_has_dropped() {
             storm(&options, &["4", "500", "7"]);
         }
     }
-    for tables in ["adaptive", "shared"] {
-        storm(&["-m", "256M", "-c", "3", "--tables", tables, "--read-refs", "lodic"], &["6", "500", "7"]);
+    for (tables, read_refs) in
+        [("adaptive", "lodic"), ("shared", "lodic"), ("shared", "lodic-file"), ("shared", "lodic-unsplit")]
+    {
+        storm(&["-m", "256M", "-c", "3", "--tables", tables, "--read-refs", read_refs], &["6", "500", "7"]);
     }
     for (tables, read_refs) in [("adaptive", "pinned"), ("shared", "lodic")] {
         let options = ["-m", "512M", "-c", "8", "--tables", tables, "--read-refs", read_refs];
@@ -343,6 +346,26 @@ fn a_copy_that_faults_when_memory_is_short_shows_the_page() {
         let options = ["-m", "36M", "-c", "2", "--tables", tables, "--read-refs", read_refs, "--file", &file];
         let run = storm(&options, &[processes, "200", "9", "/big"]);
         assert!(run.counter("pages_reclaimed") > 0, "{run:?}");
+    }
+}
+
+/// Pages of a file of this machine are dropped and read again, by advice and reclaim, while they are copied.
+#[test]
+fn a_copy_of_a_page_that_is_reclaimed_shows_the_page() {
+    let folder = scratch("cold-reads");
+    fs::write(folder.join("big"), vec![0x77; 48 << 20]).unwrap();
+    let pages: Vec<u8> = (1..=48).flat_map(|page| [page; 4096]).collect();
+    fs::write(folder.join("read"), pages).unwrap();
+    let mount = format!("{}:/cold", folder.display());
+    let kinds = SAFE.map(|read_refs| ("adaptive", read_refs)).into_iter();
+    for (tables, read_refs) in kinds.chain([("adaptive", "lodic"), ("shared", "lodic")]) {
+        let memory = ["-m", "40M", "-c", "2", "--tables", tables, "--read-refs", read_refs];
+        let options = [&memory[..], &["--rw", &mount]].concat();
+        let compressed = [&options[..], &["--compress"]].concat();
+        for options in [&options[..], &compressed] {
+            let run = storm(options, &["5", "100", "12", "/cold/big", "/cold/read"]);
+            assert!(run.counter("pages_reclaimed") > 0, "{run:?}");
+        }
     }
 }
 

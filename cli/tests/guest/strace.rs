@@ -27,8 +27,8 @@ fn calls_are_chosen_by_name_and_counted() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "sh[1] exit_group(3) = ?", "{text}");
     let row = |name: &str| -> Vec<&str> {
-        let row = lines.iter().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        row.filter(|row| row[0] == name).next_back().unwrap_or_else(|| panic!("{name}: {text}"))
+        let mut row = lines.iter().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        row.rfind(|row| row[0] == name).unwrap_or_else(|| panic!("{name}: {text}"))
     };
     assert_eq!(row("chdir"), ["chdir", "1", "1", "ENOENT", "1"]);
     assert_eq!(row("exit_group"), ["exit_group", "1"]);

@@ -88,7 +88,7 @@ fn a_static_program_with_markers_is_one_too() {
     assert_eq!(system["marked"], true);
     assert!(
         number(
-            &system["calls"].as_array().unwrap().iter().find(|call| call["call"] == "munmap").unwrap(),
+            system["calls"].as_array().unwrap().iter().find(|call| call["call"] == "munmap").unwrap(),
             "count"
         ) >= 100
     );

@@ -19,7 +19,7 @@ const LONGEST: u32 = 1800;
 /// The ways to run a program that are compared with a plain run.
 const WAYS: [&[&str]; 3] = [&["--pool"], &["--strict"], &["--isolate"]];
 /// The files of rules.
-const RULES: [&str; 11] = [
+const RULES: [&str; 12] = [
     "threads",
     "memory",
     "reservations",
@@ -31,6 +31,7 @@ const RULES: [&str; 11] = [
     "children",
     "forks",
     "delivery",
+    "timers",
 ];
 /// Workloads, with their sizes.
 const WORKLOADS: [(&str, &str); 6] = [

@@ -182,15 +182,15 @@ const SI_SIGIO: i32 = -5;
 /// Says that a signal is for the program.
 pub const IS_PROGRAMS: u32 = 1;
 
-/// Says that faults are blocked in the stub of this signal, because it is one.
+/// Says that faults are blocked in the stub of this signal: it is one, or has come in the stub of one.
 pub const IS_FAULT: u32 = 2;
 
 /// Makes a signal's context the program's, if the signal is for the program. Returns what the signal is, by
 /// the two above. `prepared` is the frame of a call that was being prepared, or 0.
 pub extern "C" fn show_program(context: &mut Context, information: &mut Information, prepared: u64) -> u32 {
     let signal = information.signal;
-    let is_nested = isolate::signals::begin_stub();
-    let kind = if faults::are_blocked_in_stub(signal, is_nested) { IS_FAULT } else { 0 };
+    let kind = if faults::are_blocked_in_stub(signal, context.mask) { IS_FAULT } else { 0 };
+    isolate::signals::begin_stub();
     if is_answered(context, information)
         || isolate::is_copy(information)
         || isolate::postponed::keeps(information)

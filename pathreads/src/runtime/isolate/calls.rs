@@ -17,7 +17,8 @@
 //! | `rt_sigprocmask`, and calls that wait with a set of signals | the set is noted: signals to the process are given (`signals`) |
 //! | `rt_sigpending` | signals to the process are the leader's process's |
 //! | `signalfd`, and calls that read from it or wait for it | the member gets signals to the process (`signal_files`) |
-//! | `kill` of the program by itself | a signal to the calling thread, if that has it open and the leader does not |
+//! | `kill` of the program by itself, also by a thread's number | a signal to the calling thread, if that has it open and the leader does not |
+//! | `rt_sigqueueinfo` to a thread's number | to the leader's |
 //! | `membarrier` | reaches all members (`barriers`) |
 //! | `sigaltstack` | the kernel knows the runtime's stack while the program has none |
 //! | `close`, `dup2`, `close_range` | the runtime's descriptors stay |
@@ -103,6 +104,11 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
             // Linux takes each thread's number for the process.
             frame.call[1] = u64::from(super::leader());
             signals::keep_sent(frame);
+            return Some(Then::Perform);
+        }
+        nr::SIGQUEUEINFO if super::is_thread(a) => {
+            frame.call[1] = u64::from(super::leader());
+            preparing(frame, prepare);
             return Some(Then::Perform);
         }
         nr::TKILL | nr::KILL => return Some(send(frame, a)),

@@ -109,9 +109,9 @@ pub fn begin_handler(signal: i32) -> u64 {
 }
 
 /// Returns whether the stub of a signal has to unblock both: it is one of them, or has come in the stub of
-/// one.
-pub fn are_blocked_in_stub(signal: i32, is_nested: bool) -> bool {
-    is_on() && (set_of(signal) != 0 || is_nested && sys::block(0) & FAULTS != 0)
+/// one, where both were blocked. `before` is what was blocked when it came.
+pub fn are_blocked_in_stub(signal: i32, before: u64) -> bool {
+    is_on() && (set_of(signal) != 0 || before & FAULTS != 0)
 }
 
 /// Notes a call that changes the set of blocked signals, or reads it. A handler may let its own signal come,

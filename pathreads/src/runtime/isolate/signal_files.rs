@@ -64,6 +64,9 @@ fn files() -> &'static SignalFiles {
     &control().signal_files
 }
 
+/// In the place of a descriptor, asks for a new one.
+const NEW: u32 = u32::MAX;
+
 /// Handles `signalfd` and `signalfd4`, of which the memory is mapped.
 #[inline(never)]
 pub fn make(frame: &Frame) -> Result {
@@ -78,10 +81,10 @@ pub fn make(frame: &Frame) -> Result {
         super::prepare_stack();
         // A thread that closes the last one forgets the set under the lock.
         super::locked(|_| {
-            let before = files().set.fetch_or(set, Ordering::Relaxed);
+            files().set.fetch_or(set, Ordering::Relaxed);
             files().note(made, true);
             files().is_used.store(true, Ordering::Relaxed);
-            if set & !before != 0 {
+            if file as u32 != NEW {
                 signals::read_more();
             }
         });

@@ -27,7 +27,8 @@
 //!
 //! 8. *One member reads signals by a descriptor at a time* (`signal_files`). Its set has them, though it
 //!    blocks them, and what it was given is not given back by a handler or the end of a wait. It comes last
-//!    when a signal is given, because it may not read now.
+//!    when a signal is given, because it may not read now. It is asked to look again when a descriptor gets
+//!    other signals ([`read_more`]).
 //!
 //! The courier and the watcher begin together, so a program with one thread has neither, and no sets.
 
@@ -195,7 +196,7 @@ pub fn forget_wait() {
     forget_stub();
 }
 
-/// Forgets the stub that the member was in that this one is a copy of, or a child with the same memory.
+/// Forgets a stub: of the member that this one is a copy of, or of a child that had the same memory.
 pub fn forget_stub() {
     BEGINS.store(false, Ordering::Relaxed);
     BLOCKED_BY_STUB.store(0, Ordering::Relaxed);
@@ -300,13 +301,14 @@ fn pass_unread_now() {
 /// the request, when the runtime is left or enters the kernel. The lock is held, so this member is not
 /// claimed. A call that waits goes on, with what it waits for.
 pub fn stop_reading() {
-    if READ.swap(0, Ordering::Relaxed) != 0 {
+    let read = READ.swap(0, Ordering::Relaxed);
+    if read != 0 {
         HAS_UNREAD.store(true, Ordering::Relaxed);
-        let _ = delivery::publish(open_of(me()), !blocked() & GIVABLE);
+        delivery::remove(open_of(me()), read & blocked());
     }
 }
 
-/// Has the member that reads signals by a descriptor take what was added to those. The lock is held.
+/// Has the member that reads signals by a descriptor look at those again, after a change. The lock is held.
 pub fn read_more() {
     let reader = control().signal_files.reader.load(Ordering::Relaxed) as usize;
     // This member looks before it reads.
@@ -316,11 +318,12 @@ pub fn read_more() {
     }
 }
 
-/// Takes what was added to the signals that this member reads. The one that asks has the lock, and wakes the
-/// courier.
+/// Takes what was added to the signals that this member reads. A call that reads them is made again, by the
+/// kernel's new set. The one that asks has the lock, and wakes the courier.
 pub fn go_on_reading() {
-    READ.store(control().signal_files.set.load(Ordering::Relaxed) & GIVABLE, Ordering::Relaxed);
-    let _ = delivery::publish(open_of(me()), taken_with(!blocked()));
+    let read = control().signal_files.set.load(Ordering::Relaxed) & GIVABLE;
+    READ.store(read, Ordering::Relaxed);
+    delivery::add(open_of(me()), read);
 }
 
 /// Has the courier look after a change of an action: a member may take a signal now that stops the process by
@@ -521,9 +524,9 @@ static BEGINS: AtomicBool = AtomicBool::new(false);
 /// The signals that the handler blocks that a request has interrupted at its begin.
 static BLOCKED_BY_STUB: AtomicU64 = AtomicU64::new(0);
 
-/// Begins to show the program to a handler. Returns whether this signal has interrupted another one's stub.
-pub fn begin_stub() -> bool {
-    BEGINS.swap(true, Ordering::Relaxed)
+/// Begins to show the program to a handler.
+pub fn begin_stub() {
+    BEGINS.store(true, Ordering::Relaxed);
 }
 
 /// Serves requests by `f` where these signals are blocked, in a stub or elsewhere.
@@ -599,6 +602,7 @@ fn pass_on(blocked: u64) {
 }
 
 /// The most signals of a number that were sent to a thread and that may be pending before one that goes back.
+/// Behind more of them it stays with the thread.
 const MOST_OWN: usize = 4;
 
 /// Gives the signals of a number back that this member was given, and drops copies. Those that were sent to
@@ -831,7 +835,9 @@ fn give(signal: u64, mut taken: Option<[u64; WORDS]>) -> Option<[u64; WORDS]> {
     let in_turn =
         members().filter(|member| *member != reader).chain(members().filter(|member| *member == reader));
     // Each is asked once: one that begins a handler refuses until its set says so.
-    for member in in_turn.filter(|_| !thread::is_ending()).filter(is_claimed) {
+    // It may be one that stops the process by now: then the leader alone takes it.
+    let is_over = || thread::is_ending() || stops_in(bit(signal)) != 0;
+    for member in in_turn.filter(|_| !is_over()).filter(is_claimed) {
         let Some(information) = taken.or_else(|| take(signal).ok()) else {
             // The leader's thread took it.
             delivery::end_claim(open_of(member), None);
