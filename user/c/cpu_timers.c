@@ -68,7 +68,7 @@ static void intervals(int which, int signal) {
     printf("again and again: %d\n", is_about(work(3), 60));
     getitimer(which, &now);
     printf("goes on: %d, %ld\n", now.it_value.tv_usec > 0, (long)now.it_interval.tv_usec);
-    /* Time that passes does not count. A guest's CPU that does not run in time counts, so it is tried again. */
+    /* Time that passes does not count. A guest's CPU that does not run in time does, so it is tried again. */
     soon.it_value.tv_usec = 20000;
     for (int tries = 0, ends = 0; tries < 50 && !ends; tries++) {
         often.it_value = (struct timeval){3600, 0};
