@@ -6,7 +6,7 @@
  * readstorm PROCESSES ROUNDS SEED [BIG [FILE]]: process 0 changes the file, the others read it. With BIG,
  * one more process goes over that file's mapping until the others are done. If it does not fit into memory,
  * each fault has to reclaim. With FILE they read that one, which has 48 pages of bytes as above. None changes
- * it, so its pages can be dropped and read again: process 0 asks for that, and reclaim does it. At the end the
+ * it, so its pages can be dropped and read again: process 0 asks for that, and reclaim does. In the end the
  * counts of all pages are compared. */
 #define _GNU_SOURCE
 #include <errno.h>
