@@ -32,7 +32,7 @@ usage: cargo xtask VERB
   test --nightly     each test once, then the suites cpus, fuzz and mutants, which take hours
   test SUITE... [NAME]...
                      these suites, or their tests with NAME in their names. The suites:
-                     check unit native asan guest bochs loom miri bench cpus fuzz mutants
+                     check unit asan guest bochs loom native miri bench cpus fuzz mutants
   asan               the fuzz drivers under AddressSanitizer, each for FUZZ_SECONDS (5)
   bochs              the tests that boot Bochs, whose CPUs have PCIDs and the x2APIC
   cpus               guests with every number of CPUs

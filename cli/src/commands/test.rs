@@ -15,8 +15,6 @@ enum Suite {
     Check,
     /// Everything that needs no guest
     Unit,
-    /// Programs on this machine under the runtime, compared with plain runs
-    Native,
     /// Random calls of the crates' public functions, misuse included, under AddressSanitizer
     Asan,
     /// Programs in guests
@@ -25,6 +23,8 @@ enum Suite {
     Bochs,
     /// The model checker
     Loom,
+    /// Programs on this machine under the runtime, compared with plain runs
+    Native,
     /// The interpreter that checks every access
     Miri,
     /// `radixvm bench` in guests: a limit for each call, every figure in short
