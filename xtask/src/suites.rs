@@ -178,8 +178,11 @@ fn native(names: &[&str], lane: &Lane) -> Result<Tally> {
 /// The test of programs on a busy machine.
 const SOAK: &str = "soak::a_mix_on_a_busy_machine_runs_as_plainly";
 
+/// The same for all, so that no suite builds the command anew while tests of another one run it.
+const FEATURES: &str = "--features guest,native";
+
 fn natives(words: &str) -> Command {
-    let mut command = cargo("test --locked --package radixvm --features native --test native --");
+    let mut command = cargo(&format!("test --locked --package radixvm {FEATURES} --test native --"));
     command.args(words.split_whitespace());
     command
 }
@@ -206,7 +209,7 @@ fn bench(names: &[&str], lane: &Lane) -> Result<Tally> {
 
 /// Returns the command for tests that boot guests, with these words for their runner.
 fn guests(words: &str) -> Command {
-    let mut command = cargo("test --locked --package radixvm --features guest --test guest --");
+    let mut command = cargo(&format!("test --locked --package radixvm {FEATURES} --test guest --"));
     command.args(words.split_whitespace());
     command
 }

@@ -7,7 +7,6 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::terminal;
@@ -20,14 +19,14 @@ pub const ARGUMENT: &str = "__guard";
 pub const PRELOAD: &str = "RADIXVM_PRELOAD";
 
 /// Returns a command that runs `program` under a guard.
-pub fn command(program: &str) -> Result<Command> {
-    let own = std::env::current_exe().context("cannot find the radixvm binary itself")?;
-    let mut command = Command::new(own);
+pub fn command(program: &str) -> Command {
+    // Not by its path, which another file may have by now, or none: cargo builds it anew while guests run.
+    let mut command = Command::new("/proc/self/exe");
     command.arg(ARGUMENT).arg(std::process::id().to_string()).arg(program);
     // A process group of its own: a Ctrl-C at the terminal reaches only radixvm, which then ends the guest in
     // order.
     command.process_group(0);
-    Ok(command)
+    command
 }
 
 /// Runs the guard.

@@ -184,7 +184,7 @@ fn spawn(plan: &Plan, ports: Vec<OwnedFd>) -> Result<Child> {
     let disk_path = disk.as_ref().map(|_| format!("/proc/self/fd/{}", image_number + 1).into());
     let inherited = ports.into_iter().chain([image]).chain(disk).zip(FIRST_PORT..);
     let mappings = inherited.map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd }).collect();
-    let mut command = guard::command(&qemu::program())?;
+    let mut command = guard::command(&qemu::program());
     let plugin = plan.plugin.as_ref().map(|plugin| plugin.argument.clone());
     let Plan { machine, host_files, .. } = *plan;
     let (mounts, network) = (plan.mounts.clone(), plan.network.clone());

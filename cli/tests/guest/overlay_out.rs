@@ -14,6 +14,12 @@ fn prepared(name: &str, prepare: &str) -> PathBuf {
     folder
 }
 
+/// Removes what an earlier run has left.
+fn no_file(path: &Path) -> PathBuf {
+    let _not_there = fs::remove_file(path);
+    path.to_owned()
+}
+
 fn sh(line: &str, folder: &Path) -> Output {
     let output = Command::new("sh").args(["-c", line]).current_dir(folder).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -61,8 +67,7 @@ const CHANGE: &str = "umask 022; echo new >new; echo more >>changed; rm gone; rm
 #[test]
 fn changes_come_home() {
     let (here, there) = (prepared("overlay-here", PREPARE), prepared("overlay-there", PREPARE));
-    let (before, archive) = (contents(&there), there.with_extension("tar"));
-    let _not_there = fs::remove_file(&archive);
+    let (before, archive) = (contents(&there), no_file(&there.with_extension("tar")));
     let output = run(&["-c", "2", "--overlay-out", archive.to_str().unwrap()], CHANGE, &there);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(contents(&there), before, "nothing is written to this machine's files");
@@ -105,7 +110,7 @@ fn changes_in_tmp_come_home_if_they_are_wanted() {
 fn set_id_bits_of_users_stay_in_the_guest() {
     let folder = prepared("overlay-set-ids", ":");
     let line = "touch given mine; mkdir joined; chown 1000:1000 given joined; chmod 6755 given mine; chmod 2775 joined";
-    let archive = folder.with_extension("tar");
+    let archive = no_file(&folder.with_extension("tar"));
     let output = run(&["--overlay-out", archive.to_str().unwrap()], line, &folder);
     assert!(output.status.success(), "{output:?}");
     apply(&archive, &folder);
