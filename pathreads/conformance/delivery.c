@@ -865,7 +865,9 @@ static void *wait_after_reading(void *by_poll) {
 
 static void handle_another(int signal) { count += signal; }
 
-static void a_wait_keeps_its_set_when_another_reads(void) {
+// Sends a waiting thread the signal that it has read by a descriptor, and then the one that it waits for. This
+// thread reads the former, between the two or at the end.
+static void send_both(int reads_between) {
     block_all();
     open_file();
     signal(SIGUSR2, handle_another);
@@ -874,28 +876,17 @@ static void a_wait_keeps_its_set_when_another_reads(void) {
         until(&taken);
         until_in_call(waiting, by_poll ? SYS_ppoll : SYS_rt_sigtimedwait);
         NEED(kill(getpid(), SIGUSR1) == 0);
-        read_one();
+        if (reads_between) read_one();
         NEED(kill(getpid(), SIGUSR2) == 0);
         finish(thread);
+        if (!reads_between) read_one();
         SAY("%d\n", count);
     }
 }
 
-static void a_signal_to_read_ends_no_wait(void) {
-    block_all();
-    open_file();
-    signal(SIGUSR2, handle_another);
-    for (intptr_t by_poll = 0; by_poll < 2; by_poll++) {
-        pthread_t thread = start(wait_after_reading, (void *)by_poll);
-        until(&taken);
-        until_in_call(waiting, by_poll ? SYS_ppoll : SYS_rt_sigtimedwait);
-        // The lower number comes first.
-        NEED(kill(getpid(), SIGUSR1) == 0);
-        NEED(kill(getpid(), SIGUSR2) == 0);
-        finish(thread);
-        read_one();
-    }
-}
+static void a_wait_keeps_its_set_when_another_reads(void) { send_both(1); }
+
+static void a_signal_to_read_ends_no_wait(void) { send_both(0); }
 
 // A signal that no thread takes yet is there for the next one that waits.
 static void *send_and_take(void *unused) {

@@ -64,6 +64,7 @@ pub fn add(set: &AtomicU64, more: u64) {
 
 /// Removes signals from a member's set. The member is not claimed.
 pub fn remove(set: &AtomicU64, less: u64) {
+    // AcqRel pairs as in `add`.
     set.fetch_and(!less, Ordering::AcqRel);
 }
 
