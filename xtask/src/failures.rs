@@ -58,6 +58,17 @@ impl Failures {
     }
 }
 
+/// Returns the last lines of what a failed test has printed before its backtrace, without the rest of lines
+/// that are very long.
+pub fn end_of(output: &str) -> Vec<String> {
+    const LINES: usize = 16;
+    const WIDTH: usize = 4000;
+    let said = output.split("\nstack backtrace:\n").next().unwrap_or_default();
+    let lines: Vec<&str> = said.lines().filter(|line| !line.is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(LINES)..];
+    last.iter().map(|line| line.chars().take(WIDTH).collect()).collect()
+}
+
 /// Removes what an earlier run of the suite kept.
 pub fn forget(suite: &str) -> Result<()> {
     let folder = folder(suite);
@@ -112,6 +123,14 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
         remove(&folder).unwrap();
         assert_eq!(kept, ["a.fails.log", "a.too.log"].map(|name| folder.join(name)));
         assert_eq!(text, ["guest said: no\npanicked\n\n", "also\n\n"]);
+    }
+
+    #[test]
+    fn the_end_of_an_output_is_short() {
+        let output: String = (0..20).map(|line| format!("{line}\n\n")).collect();
+        assert_eq!((end_of(&output).len(), end_of(&output)[0].as_str()), (16, "4"));
+        assert_eq!(end_of(&"é".repeat(5000)), ["é".repeat(4000)]);
+        assert_eq!(end_of("a\nb\nstack backtrace:\n   0: c\n"), ["a", "b"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The suites of tests, the tiers that they make up, and running them.
 
 use std::env;
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread::{self, available_parallelism};
@@ -154,7 +155,11 @@ fn suite(name: &str) -> &'static Suite {
 impl Done {
     fn print(&self) {
         println!("{:<7} {} in {} s", self.name, self.tally, self.seconds);
-        self.tally.logs.iter().for_each(|log| println!("  failed: {}", log.display()));
+        for log in &self.tally.logs {
+            println!("  failed: {}", log.display());
+            let output = fs::read_to_string(log).unwrap_or_default();
+            failures::end_of(&output).iter().for_each(|line| println!("    {line}"));
+        }
     }
 }
 

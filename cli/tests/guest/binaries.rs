@@ -191,6 +191,11 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn timers_that_are_over_or_stopped() {
+                same($compiler, "timer_ends", &["-c", "2"], &["1000"], b"");
+            }
+
+            #[test]
             fn timers_of_cpu_time() {
                 for cpus in ["1", "4"] {
                     same($compiler, "cpu_timers", &["-c", cpus], &[], b"");

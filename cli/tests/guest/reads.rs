@@ -270,7 +270,9 @@ fn processes_that_read_records_share_nothing() {
     for more in [[].as_slice(), &["--scan"]] {
         let name = format!("kvread{}", more.concat());
         let words = [&["kvread", "--iterations", "1000"], more].concat();
-        contend(&name, &["--systems", "adaptive", "--cpus", "4"], &words).iter().for_each(is_private);
+        contend_between_ticks(&name, &["--systems", "adaptive", "--cpus", "4"], &words)
+            .iter()
+            .for_each(is_private);
     }
 }
 
@@ -278,7 +280,9 @@ fn processes_that_read_records_share_nothing() {
 #[test]
 fn servers_of_one_page_share_nothing() {
     let words = ["webserve", "--iterations", "500"];
-    contend("webserve", &["--systems", "adaptive", "--cpus", "4"], &words).iter().for_each(is_private);
+    contend_between_ticks("webserve", &["--systems", "adaptive", "--cpus", "4"], &words)
+        .iter()
+        .for_each(is_private);
 }
 
 /// Runs a storm of reads, into memory that is not there yet, of a file that others change.

@@ -105,7 +105,7 @@ fn bad_options_are_ours() {
 #[test]
 fn bad_words_of_the_other_verbs_are_ours_too() {
     for (words, said) in [
-        (&["test", "bogus"][..], "check, unit, native, asan, guest, bochs, loom, miri"),
+        (&["test", "bogus"][..], "check, unit, asan, guest, bochs, loom, native, miri"),
         (&["demo", "--repeats", "0"], "1 or more"),
         (
             &["run", "--system", "linux", "-m", "64M", &compiled("hello", Compiler::Static)],

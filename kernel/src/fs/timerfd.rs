@@ -136,6 +136,6 @@ impl Content for TimerFd {
 impl Drop for TimerFd {
     fn drop(&mut self) {
         // Stopping takes no memory.
-        let _stopped = self.alarm.set(Setting::default());
+        let _stopped = self.alarm.set_while_it_rings(Setting::default());
     }
 }

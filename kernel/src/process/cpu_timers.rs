@@ -17,7 +17,7 @@ use super::Process;
 use super::signal::{self, Origin};
 use super::timers::Notice;
 use crate::mm::fallible;
-use crate::sched::{self, Ring, Setting, Task};
+use crate::sched::{self, Ring, Rings, Setting, Task};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -45,6 +45,7 @@ pub struct CpuTimer {
     /// Its clock.
     pub clock: CpuClock,
     setting: SpinLock<Setting>,
+    rings: Rings,
     /// Its action.
     pub action: Notice,
 }
@@ -55,17 +56,32 @@ impl CpuTimer {
     /// # Errors
     /// ENOMEM.
     pub fn new(clock: CpuClock, action: Notice) -> Result<Arc<Self>, Errno> {
-        fallible::arc(Self { clock, setting: SpinLock::new(Setting::default()), action })
+        let setting = SpinLock::new(Setting::default());
+        fallible::arc(Self { clock, setting, rings: Rings::new(), action })
     }
 
-    /// Sets it, with a deadline in CPU time, or stops it. Returns the setting before.
+    /// Sets it, with a deadline in CPU time, or stops it, and waits for its rings. Returns the old setting.
     pub fn set(&self, new: Setting) -> Setting {
-        core::mem::replace(&mut *self.setting.lock(), new)
+        let old = core::mem::replace(&mut *self.setting.lock(), new);
+        self.rings.wait();
+        old
     }
 
-    /// Returns the setting.
+    /// Stops it, and does not wait.
+    pub fn stop(&self) {
+        *self.setting.lock() = Setting::default();
+    }
+
+    /// Returns the setting, and waits for its rings.
     pub fn setting(&self) -> Setting {
-        *self.setting.lock()
+        let setting = *self.setting.lock();
+        self.rings.wait();
+        setting
+    }
+
+    /// Waits for its rings.
+    pub fn wait(&self) {
+        self.rings.wait();
     }
 
     /// Rings if it is due. Returns whether it is still set.
@@ -79,10 +95,12 @@ impl CpuTimer {
             }
             let (count, next) = sched::due(deadline, setting.interval, now);
             setting.deadline = next;
+            self.rings.begin();
             count
         };
         self.action.ring(count);
-        self.setting().deadline.is_some()
+        self.rings.end();
+        self.setting.lock().deadline.is_some()
     }
 }
 

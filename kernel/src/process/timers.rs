@@ -75,6 +75,14 @@ impl Timer {
         }
     }
 
+    /// Waits for its rings.
+    fn wait(&self) {
+        match self {
+            Timer::Real(alarm) => alarm.wait(),
+            Timer::Cpu(timer) => timer.wait(),
+        }
+    }
+
     /// Returns the clock that its deadlines are on, if that is one of CPU time.
     pub fn cpu_clock(&self) -> Option<CpuClock> {
         match self {
@@ -255,23 +263,32 @@ impl Timers {
             let mut all = self.created.lock();
             usize::try_from(number).ok().and_then(|number| all.get_mut(number)?.take())
         };
-        self.stop(&taken.ok_or(Errno::EINVAL)?);
+        let timer = taken.ok_or(Errno::EINVAL)?;
+        self.stop(&timer);
+        timer.wait();
         Ok(())
     }
 
     /// Removes those of `timer_create`: another program begins.
     pub fn clear(&self) {
-        let all = core::mem::take(&mut *self.created.lock());
-        all.iter().flatten().for_each(|timer| self.stop(timer));
+        let all = self.stop_all();
+        all.iter().flatten().for_each(Timer::wait);
     }
 
-    /// Stops a timer of `timer_create` that is removed.
+    /// Stops and returns those of `timer_create`.
+    fn stop_all(&self) -> Vec<Option<Timer>> {
+        let all = core::mem::take(&mut *self.created.lock());
+        all.iter().flatten().for_each(|timer| self.stop(timer));
+        all
+    }
+
+    /// Stops a timer of `timer_create` that is removed. May ring meanwhile.
     fn stop(&self, timer: &Timer) {
         waiting_count::add(-1);
         match timer {
             Timer::Real(alarm) => alarm.retire(),
             Timer::Cpu(timer) => {
-                timer.set(Setting::default());
+                timer.stop();
                 self.cpu.remove(timer);
             }
         }
@@ -288,9 +305,10 @@ pub fn origin(number: u32, value: u64) -> Origin {
 
 impl Drop for Timers {
     fn drop(&mut self) {
-        self.clear();
+        // The last reference to the process may be that of a ring.
+        self.stop_all();
         let real = self.real.lock().take();
         // Stopping takes no memory.
-        real.iter().for_each(|alarm| _ = alarm.set(Setting::default()));
+        real.iter().for_each(|alarm| _ = alarm.set_while_it_rings(Setting::default()));
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! An alarm is in the timers of the core that set it last, and runs there when that core looks up from a
 //! program or idles, as sleepers wake. Lock order: an alarm's state, then a core's timers. Neither is held
-//! while the alarm rings.
+//! while the alarm rings, so a program could see that a timer is over, or stop it, and get its signal later.
+//! As on Linux it does not: those who set an alarm, or ask for its setting, wait for its [`Rings`].
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use abi::Errno;
 use percore::{CoreId, pin};
@@ -25,11 +26,42 @@ pub trait Ring: Send + Sync + 'static {
     fn ring(&self, count: u64);
 }
 
+/// The number of rings of a timer that go on.
+pub struct Rings(AtomicU32);
+
+impl Rings {
+    /// Returns that none goes on.
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Notes that one begins. The caller holds the lock under which it has changed the setting.
+    pub fn begin(&self) {
+        // Relaxed: the lock orders it for `wait`.
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that one is over.
+    pub fn end(&self) {
+        // Release, for `wait`: its caller sees what the ring has done.
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Waits for the end of all that began before the caller held the lock, which it has released. Not for
+    /// those who hold a lock that rings take, nor for destructors: a ring may drop the last reference.
+    pub fn wait(&self) {
+        while self.0.load(Ordering::Acquire) != 0 {
+            percore::relax();
+        }
+    }
+}
+
 /// A timer with an action.
 pub struct Alarm<R> {
     /// Unique among all alarms.
     id: u64,
     state: SpinLock<State>,
+    rings: Rings,
     /// The action.
     pub action: R,
 }
@@ -59,14 +91,24 @@ impl<R: Ring> Alarm<R> {
     /// Creates an alarm that is not set.
     pub fn new(action: R) -> Self {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Self { id, state: SpinLock::new(State::default()), action }
+        Self { id, state: SpinLock::new(State::default()), rings: Rings::new(), action }
     }
 
-    /// Sets it, or stops it if there is no deadline. Returns the setting before.
+    /// Sets it, or stops it if there is no deadline, and waits for its rings. Returns the setting before.
     ///
     /// # Errors
     /// EINVAL if it is retired. ENOMEM: it is stopped.
     pub fn set(self: &Arc<Self>, new: Setting) -> Result<Setting, Errno> {
+        let old = self.set_while_it_rings(new);
+        self.rings.wait();
+        old
+    }
+
+    /// Does the same, but does not wait. It may ring once more as it was set before.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn set_while_it_rings(self: &Arc<Self>, new: Setting) -> Result<Setting, Errno> {
         let mut state = self.state.lock();
         if state.is_retired {
             return Err(Errno::EINVAL);
@@ -80,7 +122,7 @@ impl<R: Ring> Alarm<R> {
         Ok(old)
     }
 
-    /// Stops it for good: a thread that has found it before may not set it again.
+    /// Stops it for good: a thread that found it before may not set it again. Does not wait for its rings.
     pub fn retire(&self) {
         let mut state = self.state.lock();
         let old = core::mem::take(&mut state.setting);
@@ -88,9 +130,16 @@ impl<R: Ring> Alarm<R> {
         state.is_retired = true;
     }
 
-    /// Returns the setting.
+    /// Returns the setting, and waits for its rings.
     pub fn setting(&self) -> Setting {
-        self.state.lock().setting
+        let setting = self.state.lock().setting;
+        self.rings.wait();
+        setting
+    }
+
+    /// Waits for its rings.
+    pub fn wait(&self) {
+        self.rings.wait();
     }
 
     /// Adds it to the timers of this core.
@@ -120,9 +169,11 @@ impl<R: Ring> Rung for Alarm<R> {
             state.core = None;
             // Without memory it stops.
             state.setting.deadline = next.filter(|next| self.enter(&mut state, *next).is_ok());
+            self.rings.begin();
             count
         };
         self.action.ring(count);
+        self.rings.end();
     }
 }
 

@@ -40,7 +40,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 pub use above::{Thread, Threads};
-pub use alarm::{Alarm, Ring, Setting, due};
+pub use alarm::{Alarm, Ring, Rings, Setting, due};
 pub use idle::enter_idle;
 pub use list::TaskList;
 pub use pause::{is_asked, lock, pause};

@@ -295,8 +295,8 @@ impl Engine {
             [of_tcp, lacks.then_some(time + RETRY_NS), is_full.then_some(time)].into_iter().flatten().min();
         let Some(next) = next.map(|next| next.max(time + LEAST_NS)) else { return };
         if self.next_look.is_none_or(|set| next < set) {
-            // Without memory for it, the next look sets it.
-            let is_set = self.timer.set(Setting { deadline: Some(next), interval: 0 });
+            // Without memory for it, the next look sets it. Its ring takes the lock of the engine.
+            let is_set = self.timer.set_while_it_rings(Setting { deadline: Some(next), interval: 0 });
             self.next_look = is_set.ok().map(|_| next);
         }
     }

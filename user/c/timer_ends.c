@@ -1,0 +1,124 @@
+/* A timer that is over has sent its signal, and one that is stopped sends none later. Another thread sets the
+ * timers, so that they ring on another core than the one that looks. Prints what every Linux prints. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static const struct timespec now;
+static const struct itimerspec soon = { { 0, 0 }, { 0, 30000 } }, never;
+
+/* The rounds that the main thread has begun, and that the other one has set the timers for. */
+static atomic_long begun, set;
+static long rounds;
+static timer_t timer;
+static int file;
+static sigset_t wanted;
+
+static void set_posix(void) { timer_settime(timer, 0, &soon, NULL); }
+static void set_real(void) { setitimer(ITIMER_REAL, &(struct itimerval){ { 0, 0 }, { 0, 30 } }, NULL); }
+static void set_file(void) { timerfd_settime(file, 0, &soon, NULL); }
+
+static void *set_all(void *how)
+{
+    void (*set_one)(void) = *(void (**)(void))how;
+    for (long round = 1; round <= rounds; round++) {
+        while (begun < round)
+            sched_yield();
+        set_one();
+        set = round;
+    }
+    return NULL;
+}
+
+/* In each round, lets the other thread set a timer, and counts the rounds in which `is_wrong` says so. */
+static long wrong_rounds(void (*set_one)(void), int (*is_wrong)(long round))
+{
+    long wrong = 0;
+    pthread_t thread;
+    begun = set = 0;
+    pthread_create(&thread, NULL, set_all, &set_one);
+    for (long round = 1; round <= rounds; round++) {
+        begun = round;
+        while (set < round)
+            sched_yield();
+        wrong += is_wrong(round);
+    }
+    pthread_join(thread, NULL);
+    return wrong;
+}
+
+static int takes(void) { return sigtimedwait(&wanted, NULL, &now) > 0; }
+
+static void wait_a_little(long steps)
+{
+    for (volatile long step = 0; step < steps; step++)
+        ;
+}
+
+static int over_without_signal(long round)
+{
+    struct itimerspec left;
+    (void)round;
+    do
+        timer_gettime(timer, &left);
+    while (left.it_value.tv_nsec != 0);
+    return !takes();
+}
+
+/* Whether a signal comes after the first look. */
+static int comes_later(void)
+{
+    takes();
+    wait_a_little(3000);
+    return takes();
+}
+
+static int stopped_with_signal(long round)
+{
+    wait_a_little(round * 37 % 6000);
+    timer_settime(timer, 0, &never, NULL);
+    return comes_later();
+}
+
+static int real_stopped_with_signal(long round)
+{
+    wait_a_little(round * 37 % 6000);
+    setitimer(ITIMER_REAL, &(struct itimerval){ 0 }, NULL);
+    return comes_later();
+}
+
+static int file_stopped_with_count(long round)
+{
+    unsigned long count;
+    wait_a_little(round * 37 % 6000);
+    timerfd_settime(file, 0, &never, NULL);
+    wait_a_little(3000);
+    return read(file, &count, sizeof count) != -1 || errno != EAGAIN;
+}
+
+int main(int count, char **words)
+{
+    rounds = count > 1 ? atol(words[1]) : 2000;
+    struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN };
+    sigemptyset(&wanted), sigaddset(&wanted, SIGRTMIN), sigaddset(&wanted, SIGALRM);
+    sigprocmask(SIG_BLOCK, &wanted, NULL);
+    file = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) || file == -1)
+        return 1;
+    check("a timer that is over has sent its signal", wrong_rounds(set_posix, over_without_signal) == 0);
+    check("one that is stopped sends none", wrong_rounds(set_posix, stopped_with_signal) == 0);
+    check("nor does that of setitimer", wrong_rounds(set_real, real_stopped_with_signal) == 0);
+    check("nor counts a file", wrong_rounds(set_file, file_stopped_with_count) == 0);
+    return failures;
+}
