@@ -835,19 +835,6 @@ static void threads_wait_for_a_descriptor_of_signals(void) {
     SAY("%ld\n", (long)finish(waits));
 }
 
-// Waits until a thread sleeps in a call.
-static void until_in_call(pid_t thread, int number) {
-    char path[60];
-    int found;
-    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
-    do {
-        FILE *calls = fopen(path, "r");
-        NEED(calls);
-        if (fscanf(calls, "%d", &found) != 1) found = -1;
-        NEED(fclose(calls) == 0);
-    } while (found != number && sched_yield() == 0);
-}
-
 // A thread has read signals by a descriptor, and waits for another one while the first thread reads.
 static void *wait_after_reading(void *by_poll) {
     sigset_t set = set_of(SIGUSR2, 0), open;

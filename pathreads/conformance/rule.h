@@ -123,6 +123,19 @@ static inline void until_asleep(pid_t thread) {
     }
 }
 
+// Waits until a thread sleeps in a call, and not in one that the runtime makes before.
+static inline void until_in_call(pid_t thread, int number) {
+    char path[60];
+    int found;
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
+    do {
+        FILE *calls = fopen(path, "r");
+        NEED(calls);
+        if (fscanf(calls, "%d", &found) != 1) found = -1;
+        NEED(fclose(calls) == 0);
+    } while (found != number && sched_yield() == 0);
+}
+
 // Returns whether a byte can be read.
 static inline int is_readable(const volatile void *at) {
     int ends[2];

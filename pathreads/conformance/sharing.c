@@ -379,7 +379,7 @@ static void an_interruption_is_not_lost(void) {
     pthread_t unmapper = start(unmap_one_by_one, NULL), reader = start(read_for_long, NULL);
     for (int i = 0; i < REGIONS; i++) {
         sem_wait(&ready);
-        until_asleep(other);
+        until_in_call(other, SYS_read);
         sem_post(&go);
         NEED(pthread_kill(reader, SIGUSR1) == 0);
     }
@@ -1090,16 +1090,6 @@ static void *take_rights_often(void *with) {
     return with;
 }
 
-// Waits until a thread sleeps in `read`, and not in a call of the runtime before that.
-static void until_it_reads(pid_t thread) {
-    char path[60], text[3];
-    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
-    do {
-        int file = open(path, O_RDONLY);
-        NEED(read(file, text, sizeof text) > 0 && close(file) == 0);
-    } while (memcmp(text, "0 ", 2) != 0 && sched_yield() == 0);
-}
-
 static void an_interruption_is_not_lost_with_a_right(void) {
     begin();
     NEED(pipe(ends) == 0 && sigaction(SIGUSR1, &(struct sigaction){.sa_handler = count_one}, NULL) == 0);
@@ -1108,7 +1098,7 @@ static void an_interruption_is_not_lost_with_a_right(void) {
     pthread_t reader = start(read_rights, NULL);
     for (int i = 0; i < REGIONS; i++) {
         sem_wait(&ready);
-        until_it_reads(other);
+        until_in_call(other, SYS_read);
         NEED(pthread_kill(reader, SIGUSR1) == 0);
     }
     SAY("%ld\n", (long)finish(reader));

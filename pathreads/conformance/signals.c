@@ -115,7 +115,7 @@ static void *read_a_byte(void *unused) {
 // Signals a thread while it sleeps, and waits until the handler has run.
 static void interrupt(pthread_t thread, int signal) {
     sem_wait(&ready);
-    until_asleep(waiting);
+    until_in_call(waiting, SYS_read);
     pthread_kill(thread, signal);
     while (count == 0) sched_yield();
 }

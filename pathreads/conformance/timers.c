@@ -427,11 +427,11 @@ static void *use_until(void *expirations) {
 static void *use_some(void *unused) {
     struct timespec now;
     do NEED(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) == 0);
-    while (now.tv_sec == 0 && now.tv_nsec < 600000000);
+    while (now.tv_sec < 2);
     return unused;
 }
 
-static const struct itimerval brief = {.it_value = {.tv_usec = 20000}}, short_time = {.it_value = {.tv_usec = 400000}}, off,
+static const struct itimerval brief = {.it_value = {.tv_usec = 20000}}, short_time = {.it_value = {.tv_sec = 1, .tv_usec = 500000}}, off,
                               often = {{.tv_usec = 5000}, {.tv_usec = 20000}};
 
 static void *set_brief(void *which) {

@@ -407,6 +407,9 @@ int main(int count, char **arguments)
             reap(running[i]);
         reap_others();
     }
+    /* Orphans of the last children, which are killed. */
+    while (waitpid(-1, NULL, 0) > 0)
+        ;
     compare_all();
     printf("callstorm: done\n");
     return 0;

@@ -191,11 +191,21 @@ static void udp(void) {
     getsockopt(server, SOL_SOCKET, SO_PROTOCOL, &value, &size);
     printf("protocol %d\n", value);
     tell("bind", bind(server, (struct sockaddr *)&here, sizeof here));
-    int port = port_of(server);
-    here = v4("127.0.0.1", port);
-    int other = socket(AF_INET, SOCK_DGRAM, 0), tcp = socket(AF_INET, SOCK_STREAM, 0);
+    int other = socket(AF_INET, SOCK_DGRAM, 0), tcp = socket(AF_INET, SOCK_STREAM, 0), port, by_tcp;
+    /* Another program may have the port by TCP. */
+    for (int tries = 0;; tries++) {
+        port = port_of(server);
+        here = v4("127.0.0.1", port);
+        by_tcp = bind(tcp, (struct sockaddr *)&here, sizeof here);
+        if (by_tcp == 0 || errno != EADDRINUSE || tries == 100)
+            break;
+        close(server);
+        server = socket(AF_INET, SOCK_DGRAM, 0);
+        here = v4("127.0.0.1", 0);
+        bind(server, (struct sockaddr *)&here, sizeof here);
+    }
+    tell("not by TCP", by_tcp);
     tell("taken", bind(other, (struct sockaddr *)&here, sizeof here));
-    tell("not by TCP", bind(tcp, (struct sockaddr *)&here, sizeof here));
     close(tcp);
     tell("without an address", send(client, "m", 1, 0));
     printf("a port already: %d\n", port_of(client) != 0);

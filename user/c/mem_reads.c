@@ -26,11 +26,11 @@ static void read_on(int memory, int maps, char *at)
 {
     static char text[PAGE];
     long reads = 0;
-    atomic_fetch_add(&shared->ready, 1);
     while (!atomic_load(&shared->over)) {
         /* Another reader may move the position in between. */
         lseek(memory, (off_t)at, SEEK_SET);
-        reads += read(memory, text, 8) == 8;
+        if (read(memory, text, 8) == 8 && reads++ == 0)
+            atomic_fetch_add(&shared->ready, 1);
         lseek(maps, 0, SEEK_SET);
         if (read(maps, text, sizeof text) < 0)
             _exit(2);

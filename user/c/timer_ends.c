@@ -8,6 +8,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -107,8 +109,60 @@ static int file_stopped_with_count(long round)
     return read(file, &count, sizeof count) != -1 || errno != EAGAIN;
 }
 
+static int is_pending(int signal)
+{
+    sigset_t pending;
+    sigpending(&pending);
+    return sigismember(&pending, signal) == 1;
+}
+
+/* Leaves a signal of a timer pending, for the process or for this thread. */
+static void leave_pending(int kind, int signal)
+{
+    struct sigevent event = { .sigev_notify = kind, .sigev_signo = signal };
+    struct itimerspec left;
+    /* The member has another name in each library. */
+    int tid = syscall(SYS_gettid);
+    memcpy((char *)&event + 16, &tid, sizeof tid);
+    timer_create(CLOCK_MONOTONIC, &event, &timer);
+    timer_settime(timer, 0, &soon, NULL);
+    do
+        timer_gettime(timer, &left);
+    while (left.it_value.tv_nsec != 0);
+    check("it is pending", is_pending(signal));
+}
+
+/* A new program has no timers, and none of their signals. */
+static void execute(char *self)
+{
+    sigset_t all;
+    sigfillset(&all), sigprocmask(SIG_BLOCK, &all, NULL);
+    leave_pending(SIGEV_SIGNAL, SIGRTMIN);
+    leave_pending(SIGEV_SIGNAL, SIGUSR1);
+    leave_pending(SIGEV_THREAD_ID, SIGRTMIN + 1);
+    leave_pending(SIGEV_SIGNAL, SIGRTMIN + 2);
+    sigqueue(getpid(), SIGRTMIN + 2, (union sigval){ .sival_int = 5 });
+    raise(SIGRTMIN + 3), raise(SIGUSR2);
+    execl("/proc/self/exe", self, "executed", NULL);
+    check("execl", 0);
+}
+
+static int executed(void)
+{
+    siginfo_t info;
+    sigset_t last;
+    sigemptyset(&last), sigaddset(&last, SIGRTMIN + 2);
+    check("no signal of a timer", !is_pending(SIGRTMIN) && !is_pending(SIGUSR1) && !is_pending(SIGRTMIN + 1));
+    check("but others", is_pending(SIGUSR2) && is_pending(SIGRTMIN + 3));
+    check("the other one of a number", sigtimedwait(&last, &info, &now) == SIGRTMIN + 2 && info.si_code == SI_QUEUE);
+    check("is the last", !is_pending(SIGRTMIN + 2));
+    return failures;
+}
+
 int main(int count, char **words)
 {
+    if (count > 1 && strcmp(words[1], "executed") == 0)
+        return executed();
     rounds = count > 1 ? atol(words[1]) : 2000;
     struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN };
     sigemptyset(&wanted), sigaddset(&wanted, SIGRTMIN), sigaddset(&wanted, SIGALRM);
@@ -120,5 +174,6 @@ int main(int count, char **words)
     check("one that is stopped sends none", wrong_rounds(set_posix, stopped_with_signal) == 0);
     check("nor does that of setitimer", wrong_rounds(set_real, real_stopped_with_signal) == 0);
     check("nor counts a file", wrong_rounds(set_file, file_stopped_with_count) == 0);
+    execute(words[0]);
     return failures;
 }

@@ -120,6 +120,13 @@ static void created(void) {
     timer_gettime(timer, &now);
     printf("interval %ld, left %d\n", (long)now.it_interval.tv_nsec, now.it_value.tv_nsec > 0 && now.it_value.tv_nsec <= 3000000);
     struct itimerspec past = {.it_value = {1, 0}};
+    /* A signal that is pending by now would count among those of the next setting. */
+    often.it_value.tv_sec = 1000;
+    tell("set for long", timer_settime(timer, 0, &often, NULL));
+    sigset_t own;
+    sigemptyset(&own), sigaddset(&own, SIGUSR1);
+    while (sigtimedwait(&own, NULL, &(struct timespec){0}) > 0)
+        ;
     signals = 0;
     tell("in the past", timer_settime(timer, TIMER_ABSTIME, &past, &now));
     wait_for(1);

@@ -185,6 +185,9 @@ int main(int count, char **words)
         kill(victims[i], SIGKILL);
     for (int i = 0; i < VICTIMS; i++)
         end_of(victims[i]);
+    /* The children of those that were killed. */
+    while (waitpid(-1, NULL, 0) > 0)
+        ;
     compare_all();
     printf("tracestorm: done\n");
     return 0;

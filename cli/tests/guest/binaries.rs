@@ -1,21 +1,29 @@
 //! The same static ELF file gives the same output on this machine and in a guest, whatever compiler made it.
 
-use std::sync::{Mutex, PoisonError};
+use std::fs::File;
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::harness::{Compiler, compiled, here, run, run_with};
 
-/// Held while a program runs on this machine, where programs of several tests would share paths and names.
-static HERE: Mutex<()> = Mutex::new(());
-
 /// The status of a program that this machine refuses a call, as containers do.
 const REFUSED: i32 = 97;
+
+/// Returns a lock to hold while a program runs on this machine, where programs of several tests, and of those
+/// of another checkout, would share paths, names and users.
+fn alone_here() -> File {
+    let path = std::env::temp_dir().join("radixvm-tests-alone");
+    let file = File::options().create(true).append(true).open(&path).expect("a folder for temporary files");
+    flock(&file, FlockOperation::LockExclusive).expect("a file can be locked");
+    file
+}
 
 /// Runs a C program everywhere and compares its output.
 #[allow(clippy::disallowed_macros)] // a test's own words
 fn same(compiler: Compiler, name: &str, options: &[&str], arguments: &[&str], stdin: &[u8]) {
     let program = compiled(name, compiler);
     let words: Vec<&str> = [program.as_str()].iter().chain(arguments).copied().collect();
-    let alone = HERE.lock().unwrap_or_else(PoisonError::into_inner);
+    let alone = alone_here();
     let (stdout, status) = here(&words, stdin);
     drop(alone);
     if status == Some(REFUSED) {

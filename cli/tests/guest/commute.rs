@@ -15,7 +15,8 @@ const FREE: usize = 90;
 fn outcomes(name: &str, options: &[&str]) -> Vec<Value> {
     let json = scratch("commute").join(name).with_extension("json");
     let file = json.display().to_string();
-    let output = radixvm_within("600").arg("commute").args(options).args(["--json", &file]).output().unwrap();
+    let output =
+        radixvm_within("3600").arg("commute").args(options).args(["--json", &file]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&fs::read(json).unwrap()).unwrap()

@@ -134,7 +134,7 @@ fn tables_are_filled(results: &Value) {
 /// The compact file gives the page and the pictures without a guest.
 fn draws_again(folder: &Path) {
     let again = scratch("figures-again");
-    let output = bench("60")
+    let output = bench("600")
         .args(["figures", "--draw"])
         .arg(folder.join("counts.json"))
         .arg("--report")
@@ -157,7 +157,7 @@ fn goes_on(folder: &Path, before: &Value) {
     fs::rename(folder.join("figures.json"), &first).unwrap();
     let after = figures(folder, &[]);
     assert_eq!((after["measured"].as_u64(), after["kept"].as_u64()), (Some(1), Some(all - 1)));
-    let mut compare = bench("60");
+    let mut compare = bench("600");
     let output = compare.args(["figures", "--compare"]).args([first, folder.join("counts.json")]).output();
     let output = output.unwrap();
     let text = String::from_utf8_lossy(&output.stdout);

@@ -32,7 +32,7 @@ fn installed(prefix: &Path, words: &[&str]) -> Output {
         std::os::unix::fs::symlink(on_the_path(qemu), tools.join(qemu)).unwrap();
     }
     let mut command = Command::new(on_the_path("timeout"));
-    command.args(["--kill-after=10", "300"]).arg(prefix.join("bin/radixvm")).args(words).current_dir("/");
+    command.args(["--kill-after=10", "1800"]).arg(prefix.join("bin/radixvm")).args(words).current_dir("/");
     command.env_remove("RADIXVM_HOME").env("PATH", tools).env("XDG_CACHE_HOME", prefix.join("cache"));
     command.output().unwrap()
 }

@@ -30,7 +30,7 @@ fn command_line() -> String {
 
 fn start(line: &str, port: UnixStream) -> Child {
     let mut command = Command::new("timeout");
-    command.args(["100", "sh", "-c", line]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args(["1800", "sh", "-c", line]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let port = FdMapping { parent_fd: OwnedFd::from(port), child_fd: PORT };
     command.fd_mappings(vec![port]).unwrap().spawn().unwrap()
 }

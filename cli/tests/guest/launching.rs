@@ -45,7 +45,11 @@ fn a_dry_run_prints_a_command_that_works() {
 fn the_launcher_is_silent_when_nothing_is_to_be_done() {
     let launch = || {
         let mut command = Command::new("timeout");
-        command.arg("300").arg(root().join("radixvm")).args(["run", &compiled("hello", Compiler::Musl), "3"]);
+        command.arg("1800").arg(root().join("radixvm")).args([
+            "run",
+            &compiled("hello", Compiler::Musl),
+            "3",
+        ]);
         command.current_dir("/").stdin(Stdio::null()).output().unwrap()
     };
     launch();

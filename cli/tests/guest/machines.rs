@@ -63,7 +63,7 @@ fn on_machine(change: impl Fn(String) -> String, words: &[&str]) -> Said {
     let output = radixvm().args(["run", "--dry-run", "-c", "4", "--"]).args(words).output().unwrap();
     let line = change(String::from_utf8(output.stdout).unwrap());
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=10", "280", "sh", "-c", &line]).stdin(Stdio::null());
+    command.args(["--kill-after=10", "1800", "sh", "-c", &line]).stdin(Stdio::null());
     let output = command.output().unwrap();
     let control = line.split("path=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
     let said = fs::read_to_string(control).unwrap_or_default();

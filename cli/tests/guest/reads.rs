@@ -12,13 +12,23 @@ const SAFE: [&str; 4] = ["pinned", "shared", "refcache", "paygo"];
 /// The ways in which a read writes to no line that another core writes.
 const PRIVATE: [&str; 3] = ["pinned", "refcache", "paygo"];
 
-/// Meters as `contend` does, in a window without a timer tick if there is one in ten. The processes have just
-/// started, and the first ticks free the memory that this has left: 150 transfers in four ticks were seen. A
-/// window is shorter than a tick unless the host is busy.
+/// Meters as `contend` does, each row in the window with the fewest timer ticks of ten, or in the first one
+/// without. The processes have just started, and the first ticks free the memory that this has left: 150
+/// transfers in four ticks were seen. A window is shorter than a tick unless the host is busy.
 fn contend_between_ticks(name: &str, options: &[&str], words: &[&str]) -> Vec<Value> {
-    let measure = || contend(name, options, words);
-    let has_no_tick = |rows: &Vec<Value>| rows.iter().all(|row| number(row, "ticks", "mean") == 0.0);
-    (0..9).map(|_| measure()).find(has_no_tick).unwrap_or_else(measure)
+    let ticks = |row: &Value| number(row, "ticks", "mean");
+    let mut best = contend(name, options, words);
+    for _ in 1..10 {
+        if best.iter().all(|row| ticks(row) == 0.0) {
+            break;
+        }
+        for (best, row) in best.iter_mut().zip(contend(name, options, words)) {
+            if ticks(&row) < ticks(best) {
+                *best = row;
+            }
+        }
+    }
+    best
 }
 
 /// Meters FxMark's DRBH, by processes or by threads, on 2 and 4 CPUs.
@@ -258,9 +268,13 @@ fn reads_beside_dropped_pages_of_another_file_share_nothing() {
 fn reads_beside_reclaim_share_no_count() {
     let file = other_file();
     for read_refs in ["pinned", "lodic"] {
-        let row = beside(read_refs, "sweeps=/big", &["--file", &file, "--memory", "48M"]);
-        assert!(of_counts(&row) < 0.05, "{row}");
-        assert!(row["phases"][2]["ipis"].as_f64().unwrap() > 0.0, "no reclaim: {row}");
+        // A window may have no reclaim, which waits by the host's clock.
+        let has_reclaim = || {
+            let row = beside(read_refs, "sweeps=/big", &["--file", &file, "--memory", "48M"]);
+            assert!(of_counts(&row) < 0.05, "{row}");
+            row["phases"][2]["ipis"].as_f64().unwrap() > 0.0
+        };
+        assert!((0..4).any(|_| has_reclaim()), "no reclaim beside {read_refs}");
     }
 }
 

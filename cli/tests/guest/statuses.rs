@@ -119,7 +119,7 @@ fn bad_words_of_the_other_verbs_are_ours_too() {
 
 #[test]
 fn the_laboratory_ends_like_the_other_verbs() {
-    let output = bench("60").args(["micro", "--json", "/no/such/folder/x"]).output().unwrap();
+    let output = bench("600").args(["micro", "--json", "/no/such/folder/x"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), text.contains("/no/such/folder/x: ")), (Some(125), true), "{text}");
 }

@@ -117,7 +117,7 @@ fn by_port(program: &str, commands: &[&str]) -> (Output, Output) {
         line.clear();
         assert_ne!(lines.read_line(&mut line).unwrap(), 0, "{:?}", run.wait_with_output());
     }
-    let patient = "exec timeout 250 gdb --batch -nx -iex 'set tcp connect-timeout unlimited' -iex 'set remotetimeout 250'";
+    let patient = "exec timeout 1800 gdb --batch -nx -iex 'set tcp connect-timeout unlimited' -iex 'set remotetimeout 250'";
     let given: String = commands.iter().map(|command| format!(" -ex '{command}'")).collect();
     let shell = line.trim().replacen("gdb", patient, 1) + &given;
     let debugger = Command::new("sh").args(["-c", &shell]).output().unwrap();

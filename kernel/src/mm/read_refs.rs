@@ -47,8 +47,7 @@
 //! 6. A counter of a process keeps its frame while it has a count. `release` looks at those of all processes,
 //!    if a read has ever made one for the frame (`read_counters.rs`).
 //! 7. A process whose threads meet in an entry or a counter no longer counts there, but in counters of each
-//!    core. One core may go on in the entries of a table, which no other uses then. Holds that were taken
-//!    before are dropped where they were counted.
+//!    core. Holds that were taken before are dropped where they were counted.
 //! 8. A hold that was counted in an entry is dropped there if the entry shows the frame and has a count,
 //!    otherwise from the word. The sum is right either way, and only the sum is asked.
 //!
@@ -247,7 +246,9 @@ impl<R: Reader> HoldPage for R {
     /// in the frame's descriptor.
     #[inline(always)]
     fn hold(&self, pin: Pinned, page: u64, frame: FrameNum) -> LocalHold {
-        let at = if self.may_show() { in_entry(&pin, page, frame, self) } else { counted(&pin, frame, self) };
+        let counts_in_entries = self.may_show() && !self.counters().are_split();
+        let at =
+            if counts_in_entries { in_entry(&pin, page, frame, self) } else { counted(&pin, frame, self) };
         LocalHold { frame, at }
     }
 }
@@ -278,12 +279,9 @@ fn in_entry(pin: &Pinned, page: u64, frame: FrameNum, reader: &impl Reader) -> L
 }
 
 /// Counts a hold in the process's entry if that is used by others or not known yet, and in a counter if the
-/// process is split or has no such entry.
+/// process has no such entry.
 #[inline(never)]
 fn where_searched(pin: &Pinned, page: u64, frame: FrameNum, reader: &impl Reader) -> LocalPlace {
-    if reader.counters().are_split() {
-        return counted(pin, frame, reader);
-    }
     // SAFETY: as in `in_entry`.
     if let Some(entry) = unsafe { reader.known_tables().count_read(page, frame) } {
         if read_counters::may_split() && reader.known_tables().make_own(pin, page) {

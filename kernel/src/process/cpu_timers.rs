@@ -44,7 +44,8 @@ impl CpuClock {
 pub struct CpuTimer {
     /// Its clock.
     pub clock: CpuClock,
-    setting: SpinLock<Setting>,
+    /// None once it is stopped for good.
+    setting: SpinLock<Option<Setting>>,
     rings: Rings,
     /// Its action.
     pub action: Notice,
@@ -56,27 +57,33 @@ impl CpuTimer {
     /// # Errors
     /// ENOMEM.
     pub fn new(clock: CpuClock, action: Notice) -> Result<Arc<Self>, Errno> {
-        let setting = SpinLock::new(Setting::default());
+        let setting = SpinLock::new(Some(Setting::default()));
         fallible::arc(Self { clock, setting, rings: Rings::new(), action })
     }
 
     /// Sets it, with a deadline in CPU time, or stops it, and waits for its rings. Returns the old setting.
-    pub fn set(&self, new: Setting) -> Setting {
-        let old = core::mem::replace(&mut *self.setting.lock(), new);
+    ///
+    /// # Errors
+    /// EINVAL if it is retired.
+    pub fn set(&self, new: Setting) -> Result<Setting, Errno> {
+        let old = {
+            let mut setting = self.setting.lock();
+            core::mem::replace(setting.as_mut().ok_or(Errno::EINVAL)?, new)
+        };
         self.rings.wait();
-        old
+        Ok(old)
     }
 
-    /// Stops it, and does not wait.
-    pub fn stop(&self) {
-        *self.setting.lock() = Setting::default();
+    /// Stops it for good, and does not wait.
+    pub fn retire(&self) {
+        *self.setting.lock() = None;
     }
 
     /// Returns the setting, and waits for its rings.
     pub fn setting(&self) -> Setting {
         let setting = *self.setting.lock();
         self.rings.wait();
-        setting
+        setting.unwrap_or_default()
     }
 
     /// Waits for its rings.
@@ -88,6 +95,7 @@ impl CpuTimer {
     fn look(&self, process: &Process) -> bool {
         let count = {
             let mut setting = self.setting.lock();
+            let Some(setting) = setting.as_mut() else { return false };
             let Some(deadline) = setting.deadline else { return false };
             let now = self.clock.now(process);
             if now < deadline {
@@ -100,7 +108,7 @@ impl CpuTimer {
         };
         self.action.ring(count);
         self.rings.end();
-        self.setting.lock().deadline.is_some()
+        self.setting.lock().is_some_and(|setting| setting.deadline.is_some())
     }
 }
 

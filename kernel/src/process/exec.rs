@@ -71,6 +71,7 @@ pub fn exec(task: &Task, file: Executable, name: &[u8], strings: Strings) -> Res
     process.executed.store(true, Ordering::Relaxed);
     process.relations.exit_signal.store(abi::signal::SIGCHLD, Ordering::Relaxed);
     new.thread.signals.take_over(&task.thread.signals);
+    process.signals.forget_timers();
     // The old task may have been notified of signals and of a stop that it did not handle.
     new.attention.raise(attention::SIGNAL | attention::STOPPED);
     sched::enqueue_here(new);

@@ -60,7 +60,7 @@ impl Timer {
         match self {
             Timer::Real(alarm) => alarm.set(new),
             Timer::Cpu(timer) => {
-                let old = timer.set(new);
+                let old = timer.set(new)?;
                 process.timers.cpu.note_set();
                 Ok(old)
             }
@@ -76,7 +76,7 @@ impl Timer {
     }
 
     /// Waits for its rings.
-    fn wait(&self) {
+    pub fn wait(&self) {
         match self {
             Timer::Real(alarm) => alarm.wait(),
             Timer::Cpu(timer) => timer.wait(),
@@ -182,31 +182,34 @@ impl Timers {
         new: Setting,
     ) -> Result<Setting, Errno> {
         let signal = if interval == Interval::Virtual { SIGVTALRM } else { SIGPROF };
-        let mut all = self.intervals.lock();
-        let place = all.get_mut(interval as usize).ok_or(Errno::EINVAL)?;
-        let timer = match place {
-            Some(timer) => timer,
-            None if new.deadline.is_none() => return Ok(Setting::default()),
-            None => {
-                let made = CpuTimer::new(CpuClock::Process, Notice::of_interval(process, signal))?;
-                self.cpu.add(&made)?;
-                place.insert(made)
+        let timer = {
+            let mut all = self.intervals.lock();
+            let place = all.get_mut(interval as usize).ok_or(Errno::EINVAL)?;
+            match place {
+                Some(timer) => timer.clone(),
+                None if new.deadline.is_none() => return Ok(Setting::default()),
+                None => {
+                    let made = CpuTimer::new(CpuClock::Process, Notice::of_interval(process, signal))?;
+                    self.cpu.add(&made)?;
+                    place.insert(made).clone()
+                }
             }
         };
-        let old = timer.set(new);
+        let old = timer.set(new)?;
         self.cpu.note_set();
         Ok(old)
     }
 
     /// Returns the setting of an interval timer of CPU time.
     pub fn interval(&self, interval: Interval) -> Setting {
-        let all = self.intervals.lock();
-        all.get(interval as usize).and_then(Option::as_ref).map(|timer| timer.setting()).unwrap_or_default()
+        let timer = self.intervals.lock().get(interval as usize).cloned().flatten();
+        timer.map(|timer| timer.setting()).unwrap_or_default()
     }
 
     /// Returns the setting of ITIMER_REAL.
     pub fn real(&self) -> Setting {
-        self.real.lock().as_ref().map(|timer| timer.setting()).unwrap_or_default()
+        let timer = self.real.lock().clone();
+        timer.map(|timer| timer.setting()).unwrap_or_default()
     }
 
     /// Creates a timer, of CPU time if it has a clock of that, with the notice that `make` returns for its
@@ -288,7 +291,7 @@ impl Timers {
         match timer {
             Timer::Real(alarm) => alarm.retire(),
             Timer::Cpu(timer) => {
-                timer.stop();
+                timer.retire();
                 self.cpu.remove(timer);
             }
         }

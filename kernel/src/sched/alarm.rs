@@ -47,8 +47,8 @@ impl Rings {
         self.0.fetch_sub(1, Ordering::Release);
     }
 
-    /// Waits for the end of all that began before the caller held the lock, which it has released. Not for
-    /// those who hold a lock that rings take, nor for destructors: a ring may drop the last reference.
+    /// Waits until none goes on, so that all are over that began before the caller held the lock, which it
+    /// has released. Not for those who hold a lock, nor for destructors: a ring may drop the last reference.
     pub fn wait(&self) {
         while self.0.load(Ordering::Acquire) != 0 {
             percore::relax();

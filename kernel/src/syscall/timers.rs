@@ -178,6 +178,7 @@ pub fn timer_gettime(call: &mut Call<'_>) -> Outcome {
 
 pub fn timer_getoverrun(call: &mut Call<'_>) -> Outcome {
     let timer = call.task.process().timers.get(timer_id(call))?;
+    timer.wait();
     Ok(timer.action().overruns.load(Ordering::Relaxed).into())
 }
 

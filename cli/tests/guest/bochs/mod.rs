@@ -111,7 +111,7 @@ fn boot(folder: &Path) {
     // A file that a killed run left.
     let _ = fs::remove_file(folder.join("disk.lock"));
     let mut bochs = Command::new("timeout");
-    bochs.args(["--kill-after=10", "280", "bochs-bin", "-q", "-f", "bochsrc", "-rc", "words"]);
+    bochs.args(["--kill-after=10", "1800", "bochs-bin", "-q", "-f", "bochsrc", "-rc", "words"]);
     bochs.env("BXSHARE", "/usr/share/bochs").current_dir(folder).output().expect("timeout starts");
 }
 

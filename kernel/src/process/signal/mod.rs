@@ -80,6 +80,12 @@ impl ProcessSignals {
         self.pending.discard(signals);
         self.states.for_each(|state| state.pending.discard(signals));
     }
+
+    /// Removes the pending signals of timers, of which a new program has none.
+    pub fn forget_timers(&self) {
+        self.pending.forget_timers();
+        self.states.for_each(|state| state.pending.forget_timers());
+    }
 }
 
 /// When a call that returns EINTR is restarted.

@@ -243,6 +243,16 @@ impl Pending {
         while self.take(signals).is_some() {}
     }
 
+    /// Removes the signals of timers, as on Linux also those that only say that they are.
+    pub fn forget_timers(&self) {
+        if self.set() == 0 {
+            return;
+        }
+        let mut waiting = self.waiting.lock();
+        let gone = waiting.forget_timers();
+        self.set.fetch_and(!gone, Ordering::SeqCst);
+    }
+
     /// Moves all pending signals of `other` here, which takes no memory. Those that were sent here already
     /// come after them.
     pub fn take_over(&self, other: &Pending) {
@@ -310,6 +320,29 @@ impl Waiting {
             None => waiting_count::add(1),
         }
         Added::New
+    }
+
+    /// Removes the signals of timers. Returns the numbers of which none is left.
+    fn forget_timers(&mut self) -> u64 {
+        let (mut gone, mut counted) = (0, 0);
+        let mut stays = |origin: &Origin| {
+            let is_timer = origin.code == SI_TIMER;
+            counted += i64::from(is_timer && origin.is_counted());
+            !is_timer
+        };
+        self.standard.retain(|(signal, origin)| {
+            let stays = stays(origin);
+            gone |= if stays { 0 } else { bit(*signal) };
+            stays
+        });
+        for (queue, signal) in self.queues.iter_mut().flat_map(|queues| queues.iter_mut()).zip(SIGRTMIN..) {
+            let before = queue.len();
+            queue.retain(&mut stays);
+            gone |= if queue.is_empty() && before > 0 { bit(signal) } else { 0 };
+        }
+        self.timers.clear();
+        waiting_count::add(-counted);
+        gone
     }
 
     fn queue_of(&mut self, signal: u32) -> Option<&mut VecDeque<Origin>> {
