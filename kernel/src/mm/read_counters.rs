@@ -109,7 +109,7 @@ pub struct ReadCounters {
 /// A user of a page of counters: the slot of its page, which is [`NO_PAGE`] or one of the table. Its address
 /// is the user's name in the page.
 #[repr(align(8))]
-struct User(AtomicPtr<Slot>);
+pub(super) struct User(AtomicPtr<Slot>);
 
 /// A read that is counted in a page of counters.
 pub(super) struct Counted(NonNull<ClaimedCount>);
@@ -120,18 +120,7 @@ impl ReadCounters {
         Self { whole: User::new(), cores: AtomicPtr::new(ptr::null_mut()), met: Mark::new() }
     }
 
-    /// Counts a read of `frame`, which the pinned caller found in its file's tree, if the process has a
-    /// counter for it in the first place, where it counts no other and this core has counted the last. This
-    /// is what most reads do, and it calls nothing.
-    #[inline(always)]
-    pub(super) fn take_at_once(&self, pin: &Pinned, frame: FrameNum) -> Option<Counted> {
-        let user = self.user(pin);
-        let page = user.in_slot().filter(|page| page.tenant.is_used_by(user.name()))?;
-        let word = page.first_word(frame);
-        word.take_first(name(frame), taker(pin)).then(|| Counted(word.into()))
-    }
-
-    /// Does the same if it has a counter in any place.
+    /// Counts a read as [`User::take_at_once`] does, if the process has a counter for it in any place.
     pub(super) fn take(&self, pin: &Pinned, frame: FrameNum) -> Option<Counted> {
         let (word, last) = self.user(pin).page()?.set(frame).take(name(frame), taker(pin))?;
         if last != taker(pin) {
@@ -192,13 +181,16 @@ impl ReadCounters {
 
     /// Returns the user as which this core counts.
     #[inline(always)]
-    fn user(&self, pin: &Pinned) -> &User {
+    pub(super) fn user(&self, pin: &Pinned) -> &User {
+        self.of_core(pin).unwrap_or(&self.whole)
+    }
+
+    /// Returns the user of this core if the process is split.
+    #[inline(always)]
+    pub(super) fn of_core(&self, pin: &Pinned) -> Option<&User> {
         // Acquire: pairs with the Release in `split`.
         // SAFETY: they stay as long as this does.
-        match unsafe { self.cores.load(Ordering::Acquire).as_ref() } {
-            None => &self.whole,
-            Some(cores) => &cores[pin.core().index()],
-        }
+        unsafe { self.cores.load(Ordering::Acquire).as_ref() }.map(|cores| &cores[pin.core().index()])
     }
 }
 
@@ -215,6 +207,16 @@ impl Drop for ReadCounters {
 impl User {
     const fn new() -> Self {
         Self(AtomicPtr::new((&raw const NO_PAGE).cast_mut()))
+    }
+
+    /// Counts a read of `frame`, which the pinned caller found in its file's tree, if this user has a counter
+    /// for it in the first place, where it counts no other and this core has counted the last. This is what
+    /// most reads do, and it calls nothing.
+    #[inline(always)]
+    pub(super) fn take_at_once(&self, pin: &Pinned, frame: FrameNum) -> Option<Counted> {
+        let page = self.in_slot().filter(|page| page.tenant.is_used_by(self.name()))?;
+        let word = page.first_word(frame);
+        word.take_first(name(frame), taker(pin)).then(|| Counted(word.into()))
     }
 
     /// Returns its page for a count.

@@ -47,7 +47,8 @@
 //! 6. A counter of a process keeps its frame while it has a count. `release` looks at those of all processes,
 //!    if a read has ever made one for the frame (`read_counters.rs`).
 //! 7. A process whose threads meet in an entry or a counter no longer counts there, but in counters of each
-//!    core. Holds that were taken before are dropped where they were counted.
+//!    core. One core may go on in the entries of a table, which no other uses then. Holds that were taken
+//!    before are dropped where they were counted.
 //! 8. A hold that was counted in an entry is dropped there if the entry shows the frame and has a count,
 //!    otherwise from the word. The sum is right either way, and only the sum is asked.
 //!
@@ -63,7 +64,7 @@ use sync::SetOnce;
 use sync::atomic::Ordering;
 use vm::{FrameNum, PageNum};
 
-use super::read_counters::{self, Counted, ReadCounters};
+use super::read_counters::{self, Counted, ReadCounters, User};
 use super::{epoch, page_refs};
 use crate::arch::{self, CountedEntry, KnownTables};
 use crate::counters::{self, Counter};
@@ -241,14 +242,26 @@ impl Hold {
 impl<R: Reader> HoldPage for R {
     type Hold = LocalHold;
 
-    /// Takes a hold in the process's entry of the page, if that shows the frame, or else in a counter of the
-    /// process, if it has one for the frame. It may have one that is passed over while no other core counts
-    /// in the frame's descriptor.
+    /// Takes a hold in the process's entry of the page, if that shows the frame and this core reads there, or
+    /// else in a counter of the process, if it has one for the frame. It may have one that is passed over
+    /// while no other core counts in the frame's descriptor.
     #[inline(always)]
     fn hold(&self, pin: Pinned, page: u64, frame: FrameNum) -> LocalHold {
-        let counts_in_entries = self.may_show() && !self.counters().are_split();
-        let at =
-            if counts_in_entries { in_entry(&pin, page, frame, self) } else { counted(&pin, frame, self) };
+        let at = 'place: {
+            let user = if self.may_show() {
+                // SAFETY: the list is that of the process, which reads here in its one space (see `Reader`).
+                if let Some(entry) = unsafe { self.known_tables().count_first_read(&pin, page, frame) } {
+                    break 'place LocalPlace::Entry(entry);
+                }
+                match self.counters().of_core(&pin) {
+                    Some(user) => user,
+                    None => break 'place where_searched(&pin, page, frame, self),
+                }
+            } else {
+                self.counters().user(&pin)
+            };
+            counted(&pin, frame, self.counters(), user)
+        };
         LocalHold { frame, at }
     }
 }
@@ -267,22 +280,11 @@ impl Drop for LocalHold {
     }
 }
 
-/// Counts a hold in the process's entry of a page, if the entry shows the frame and counts no other, and its
-/// table is known as this core's. Otherwise it goes where [`where_searched`] finds a place.
-#[inline(always)]
-fn in_entry(pin: &Pinned, page: u64, frame: FrameNum, reader: &impl Reader) -> LocalPlace {
-    // SAFETY: the list is that of the process, which reads here in its one space (see `Reader`).
-    match unsafe { reader.known_tables().count_first_read(pin, page, frame) } {
-        Some(entry) => LocalPlace::Entry(entry),
-        None => where_searched(pin, page, frame, reader),
-    }
-}
-
 /// Counts a hold in the process's entry if that is used by others or not known yet, and in a counter if the
 /// process has no such entry.
 #[inline(never)]
 fn where_searched(pin: &Pinned, page: u64, frame: FrameNum, reader: &impl Reader) -> LocalPlace {
-    // SAFETY: as in `in_entry`.
+    // SAFETY: as in `hold`.
     if let Some(entry) = unsafe { reader.known_tables().count_read(page, frame) } {
         if read_counters::may_split() && reader.known_tables().make_own(pin, page) {
             reader.counters().meet(pin);
@@ -292,24 +294,25 @@ fn where_searched(pin: &Pinned, page: u64, frame: FrameNum, reader: &impl Reader
     // Each read is to walk all mappings of the file if that is compared with.
     let (known, now) = (reader.known_tables(), (!is_by_file()).then(|| epoch::domain().epoch()));
     let entry = reader.shown_at(page).and_then(|shown| {
-        // SAFETY: as in `in_entry`.
+        // SAFETY: as in `hold`.
         unsafe { known.find_and_count(pin, page, frame, shown, now) }
     });
-    entry.map_or_else(|| counted(pin, frame, reader), LocalPlace::Entry)
+    let counters = reader.counters();
+    entry.map_or_else(|| counted(pin, frame, counters, counters.user(pin)), LocalPlace::Entry)
 }
 
-/// Counts a hold in a counter of the process, if it has one for the frame. If it has none in the first place,
-/// the frame's descriptor counts as long as no other core does there.
+/// Counts a hold in a counter of the process, if this `user` of it has one for the frame. If it has none in
+/// the first place, the frame's descriptor counts as long as no other core does there.
 #[inline(always)]
-fn counted(pin: &Pinned, frame: FrameNum, reader: &impl Reader) -> LocalPlace {
-    if let Some(counter) = reader.counters().take_at_once(pin, frame) {
+fn counted(pin: &Pinned, frame: FrameNum, counters: &ReadCounters, user: &User) -> LocalPlace {
+    if let Some(counter) = user.take_at_once(pin, frame) {
         return LocalPlace::Counter(counter);
     }
     if page_refs::mark(frame).is_own(pin) {
         enter(frame);
         return LocalPlace::Descriptor;
     }
-    contending(pin, frame, reader.counters())
+    contending(pin, frame, counters)
 }
 
 /// Looks for another counter of the process, and else counts a hold in the frame's descriptor. If readers
