@@ -178,7 +178,8 @@ impl Compact {
         self.points.extend(newer.points.into_iter().filter(is_newer));
         let place = |point: &Point| all().position(|figure| figure.id == point.figure);
         self.points.sort_by_key(place);
-        self.origin.notes.retain(|old| old.split(": ").next() != note.split(": ").next());
+        let notes = std::mem::take(&mut self.origin.notes);
+        self.origin.notes = notes.iter().filter_map(|old| without(old, figures)).collect();
         self.origin.notes.push(note.to_owned());
     }
 
@@ -306,6 +307,13 @@ impl Time {
     }
 }
 
+/// Returns a note about figures without those of a newer one, or nothing if none is left.
+fn without(note: &str, newer: &[&str]) -> Option<String> {
+    let Some((figures, rest)) = note.split_once(": ") else { return Some(note.to_owned()) };
+    let kept: Vec<&str> = figures.split(", ").filter(|figure| !newer.contains(figure)).collect();
+    (!kept.is_empty()).then(|| format!("{}: {rest}", kept.join(", ")))
+}
+
 #[cfg(test)]
 pub mod tests {
     use super::super::curve::tests::filled;
@@ -322,6 +330,15 @@ pub mod tests {
         let figures = all().map(|figure| Drawn::new(figure, |_, _, series| curve(series)).unwrap());
         let figures = figures.collect();
         Results { identity: Identity::here(), quick: true, cpus: vec![1, 2], measured: 0, kept: 0, figures }
+    }
+
+    #[test]
+    fn a_newer_note_takes_figures_from_older_ones() {
+        let note = "lodic7, lodic8: counted at commit 0123abc, in guests with 2 CPUs.";
+        let rest = "lodic8: counted at commit 0123abc, in guests with 2 CPUs.";
+        assert_eq!(without(note, &["lodic7", "lodic9"]).as_deref(), Some(rest));
+        assert_eq!(without(note, &["lodic8", "lodic7"]), None);
+        assert_eq!(without("a word", &["lodic8"]).as_deref(), Some("a word"));
     }
 
     #[test]
