@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define MAY_SETTLE 1
 #include "page_counts.h"
 
 static void must(int good, const char *what)

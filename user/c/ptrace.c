@@ -534,14 +534,17 @@ static void restarts(void)
         pid = traced(sleep_long);
         ask(PTRACE_SETOPTIONS, pid, 0, PTRACE_O_TRACESYSGOOD);
         begins = to_begin(pid, SYS_nanosleep);
+        struct timespec begin, now;
+        clock_gettime(CLOCK_MONOTONIC, &begin);
         goes_on(pid, 0);
         kill(pid, SIGWINCH);
+        clock_gettime(CLOCK_MONOTONIC, &now);
         is_signal = stops(pid, SIGWINCH);
         if (is_signal)
             registers = registers_of(pid);
-        if (is_signal && registers.rax != 0)
-            break;
         /* This process may have come too late, when the second was over. */
+        if ((now.tv_sec - begin.tv_sec) * 1000000000 + now.tv_nsec - begin.tv_nsec < 900000000)
+            break;
         if (is_signal)
             kill(pid, SIGKILL), dies(pid, SIGKILL);
     }

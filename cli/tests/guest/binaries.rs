@@ -13,7 +13,9 @@ const REFUSED: i32 = 97;
 /// of another checkout, would share paths, names and users.
 fn alone_here() -> File {
     let path = std::env::temp_dir().join("radixvm-tests-alone");
-    let file = File::options().create(true).append(true).open(&path).expect("a folder for temporary files");
+    // Linux may refuse to create a file that another user has made.
+    let open = |is_new| File::options().create(is_new).append(true).open(&path);
+    let file = open(false).or_else(|_| open(true)).expect("a folder for temporary files");
     flock(&file, FlockOperation::LockExclusive).expect("a file can be locked");
     file
 }

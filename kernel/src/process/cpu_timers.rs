@@ -140,6 +140,8 @@ impl CpuTimers {
             all.iter().position(|other| Arc::ptr_eq(other, timer)).map(|at| all.swap_remove(at))
         };
         drop(removed);
+        // A tick that goes over the list may have missed the one that was moved.
+        self.note_set();
     }
 
     /// Notes that a timer was set, or a limit.
@@ -166,7 +168,7 @@ fn look(process: &Arc<Process>) {
     let timers = &process.timers.cpu;
     timers.any.store(false, Ordering::Relaxed);
     let mut is_any = enforce_limit(process);
-    // A timer that is moved in the list meanwhile may be looked at twice, or at the next tick.
+    // A timer that is moved in the list meanwhile may be looked at twice, or at the next tick (`remove`).
     for timer in (0..).map_while(|index| timers.get(index)) {
         is_any |= timer.look(process);
     }

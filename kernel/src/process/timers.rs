@@ -118,17 +118,18 @@ impl Notice {
 impl Ring for Notice {
     fn ring(&self, count: u64) {
         let at_most = |overruns: u64| overruns.min(i32::MAX as u64) as u32;
-        let before = self.overruns.swap(at_most(count.saturating_sub(1)), Ordering::Relaxed);
-        let Some(process) = self.process.upgrade().filter(|_| self.signal != 0) else { return };
-        let origin = self.origin.with_overruns(at_most(count.saturating_sub(1)));
+        let more = at_most(count.saturating_sub(1));
+        let process = self.process.upgrade().filter(|_| self.signal != 0);
+        let Some(process) = process else { return self.overruns.store(more, Ordering::Relaxed) };
+        let origin = self.origin.with_overruns(more);
         let sent = match self.thread {
             // A thread that has ended gets none.
             Some(tid) => signal::send_to_thread(&process, tid, self.signal, origin),
             None => signal::queue_to_process(&process, self.signal, origin),
         };
-        if sent == Ok(Sent::Before) {
-            self.overruns.store(at_most(u64::from(before).saturating_add(count)), Ordering::Relaxed);
-        }
+        let before = u64::from(self.overruns.load(Ordering::Relaxed));
+        let all = if sent == Ok(Sent::Before) { at_most(before.saturating_add(count)) } else { more };
+        self.overruns.store(all, Ordering::Relaxed);
     }
 }
 
