@@ -45,9 +45,12 @@ fn gone(process: u32) -> bool {
 fn a_signal_ends_guest_and_qemu_with_its_status() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let (mut child, qemu) = waiting();
+        // The wait would close it, and the program ends with its input.
+        let input = child.stdin.take();
         send(signal, child.id());
         assert_eq!(child.wait().unwrap().code(), Some(128 + signal.as_raw()));
         assert!(gone(qemu), "QEMU outlived {signal:?}");
+        drop(input);
     }
 }
 
