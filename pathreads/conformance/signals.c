@@ -112,10 +112,10 @@ static void *read_a_byte(void *unused) {
     return unused;
 }
 
-// Signals a thread while it sleeps, and waits until the handler has run.
-static void interrupt(pthread_t thread, int signal) {
+// Signals a thread while it sleeps in a call, and waits until the handler has run.
+static void interrupt(pthread_t thread, int signal, int call) {
     sem_wait(&ready);
-    until_in_call(waiting, SYS_read);
+    until_in_call(waiting, call);
     pthread_kill(thread, signal);
     while (count == 0) sched_yield();
 }
@@ -124,7 +124,7 @@ static void a_call_is_interrupted(int flags) {
     struct sigaction action = {.sa_handler = count_signal, .sa_flags = flags};
     NEED(sigaction(SIGUSR1, &action, NULL) == 0 && pipe(ends) == 0 && sem_init(&ready, 0, 0) == 0);
     pthread_t thread = start(read_a_byte, NULL);
-    interrupt(thread, SIGUSR1);
+    interrupt(thread, SIGUSR1, SYS_read);
     if (flags & SA_RESTART) NEED(write(ends[1], "b", 1) == 1);
     finish(thread);
 }
@@ -169,21 +169,21 @@ static void say_file(uintptr_t place) {
     fclose(maps);
 }
 
-static void a_handler_sees_the_program(void *(*run)(void *)) {
+static void a_handler_sees_the_program(void *(*run)(void *), int call) {
     struct sigaction action = {.sa_sigaction = look_at_place, .sa_flags = SA_SIGINFO};
     NEED(sigaction(SIGUSR1, &action, NULL) == 0 && pipe(ends) == 0 && sem_init(&ready, 0, 0) == 0);
     pthread_t thread = start(run, NULL);
-    interrupt(thread, SIGUSR1);
+    interrupt(thread, SIGUSR1, call);
     finish(thread);
     say_file(seen);
 }
 
 static void a_handler_sees_where_a_read_waits(void) {
-    a_handler_sees_the_program(read_a_byte);
+    a_handler_sees_the_program(read_a_byte, SYS_read);
 }
 
 static void a_handler_sees_where_ppoll_waits(void) {
-    a_handler_sees_the_program(wait_in_ppoll);
+    a_handler_sees_the_program(wait_in_ppoll, SYS_ppoll);
 }
 
 static void sigsuspend_waits_for_one(void) {

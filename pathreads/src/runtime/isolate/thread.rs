@@ -572,7 +572,7 @@ pub extern "C" fn watch() -> ! {
 /// Returns whether a process that was killed was a member. Its maker writes its number under the lock, which
 /// the killed one may have.
 fn was_member(number: u64) -> bool {
-    const MILLISECONDS: u64 = 2000;
+    const MILLISECONDS: u64 = 200;
     let is_locked = super::lock_within(MILLISECONDS);
     let is_found = super::member_of(number).is_some();
     if is_locked {
