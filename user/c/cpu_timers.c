@@ -36,11 +36,10 @@ static long long cpu(clockid_t clock) {
     return time.tv_sec * 1000000000LL + time.tv_nsec;
 }
 
-/* Uses CPU time until there are as many signals, and returns the time that was used from `start` on. */
-static long long work(long long start, int count) {
+/* Uses CPU time until there are as many signals. */
+static void work(int count) {
     while (signals < count)
         ;
-    return cpu(CLOCK_PROCESS_CPUTIME_ID) - start;
 }
 
 /* Linux samples times, and may miss by a few ticks. So a timer is too early only before half of its time. */
@@ -58,7 +57,8 @@ static void intervals(int which, int signal) {
     long long start = cpu(CLOCK_PROCESS_CPUTIME_ID);
     tell("set", setitimer(which, &soon, &old));
     printf("was not set: %ld %ld\n", (long)old.it_value.tv_sec, (long)old.it_value.tv_usec);
-    printf("not too early: %d\n", is_about(work(start, 1), 120));
+    work(1);
+    printf("not too early: %d\n", is_about(cpu(CLOCK_PROCESS_CPUTIME_ID) - start, 120));
     printf("code %d\n", code == SI_KERNEL);
     getitimer(which, &now);
     printf("over: %ld %ld\n", (long)now.it_value.tv_sec, (long)now.it_value.tv_usec);
@@ -66,7 +66,8 @@ static void intervals(int which, int signal) {
     signals = 0;
     start = cpu(CLOCK_PROCESS_CPUTIME_ID);
     setitimer(which, &often, NULL);
-    printf("again and again: %d\n", is_about(work(start, 3), 120));
+    work(3);
+    printf("again and again: %d\n", is_about(cpu(CLOCK_PROCESS_CPUTIME_ID) - start, 120));
     getitimer(which, &now);
     printf("goes on: %d, %ld\n", now.it_value.tv_usec > 0, (long)now.it_interval.tv_usec);
     /* Time that passes does not count. A guest's CPU that does not run in time does, so it is tried again. */
@@ -92,7 +93,7 @@ static void intervals(int which, int signal) {
     int status;
     waitpid(child, &status, 0);
     printf("a child has none: %d\n", status == 0);
-    work(0, 1);
+    work(1);
     tell("stopped", setitimer(which, &(struct itimerval){0}, NULL));
 }
 
@@ -125,7 +126,7 @@ static void created(const char *name, clockid_t clock) {
     signals = 0;
     long long start = cpu(clock);
     tell("set", timer_settime(timer, 0, &soon, NULL));
-    work(start, 1);
+    work(1);
     printf("not too early: %d\n", is_about(cpu(clock) - start, 30));
     printf("value %d, code %d\n", value, code == SI_TIMER);
     timer_gettime(timer, &now);
@@ -135,14 +136,14 @@ static void created(const char *name, clockid_t clock) {
     struct itimerspec then = {.it_value = {end / 1000000000, end % 1000000000}, .it_interval = {0, 10000000}};
     signals = 0;
     tell("at a time", timer_settime(timer, TIMER_ABSTIME, &then, NULL));
-    work(start, 2);
+    work(2);
     printf("not too early: %d\n", is_about(cpu(clock) - start, 40));
     timer_gettime(timer, &now);
     printf("interval %ld, left %d\n", (long)now.it_interval.tv_nsec, now.it_value.tv_nsec > 0);
     struct itimerspec past = {.it_value = {0, 1}};
     signals = 0;
     tell("in the past", timer_settime(timer, TIMER_ABSTIME, &past, NULL));
-    work(start, 1);
+    work(1);
     tell("deleted", timer_delete(timer));
 }
 

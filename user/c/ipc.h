@@ -12,6 +12,18 @@ static inline void say(const char *what, int good)
     printf("%s: %s\n", what, good ? "yes" : "no");
 }
 
+/* Returns the highest index of an object as two commands say it, or -1 if they differ each time. Another
+ * program may make an object in between. `ask` makes the call with a command and the place of its result. */
+static inline int highest_index(int (*ask)(int, void *), int of_all, void *all, int of_limits, void *limits)
+{
+    for (int tries = 0; tries < 1000; tries++) {
+        int highest = ask(of_all, all);
+        if (ask(of_limits, limits) == highest)
+            return highest;
+    }
+    return -1;
+}
+
 /* Starts a child that makes a call with an object. */
 static inline pid_t start_child(void (*call)(int), int id)
 {

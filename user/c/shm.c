@@ -362,6 +362,11 @@ static void forking(void)
     tell("gone", attached(id));
 }
 
+static int ask(int command, void *into)
+{
+    return shmctl(0, command, into);
+}
+
 static void listing(void)
 {
     int id = shmget(IPC_PRIVATE, 3 * PAGE + 1, 0600);
@@ -370,13 +375,8 @@ static void listing(void)
     say("listed", count_listed("/proc/sysvipc/shm", id, 3 * PAGE + 1, -1) == 1);
     struct shm_info all;
     struct shminfo most;
-    int highest, again, tries = 0;
-    /* Another program may make one in between. */
-    do {
-        highest = shmctl(0, SHM_INFO, (struct shmid_ds *)&all);
-        again = shmctl(0, IPC_INFO, (struct shmid_ds *)&most);
-    } while (again != highest && tries++ < 1000);
-    say("an index", highest >= 0 && again == highest);
+    int highest = highest_index(ask, SHM_INFO, &all, IPC_INFO, &most);
+    say("an index", highest >= 0);
     say("counted", all.used_ids >= 1 && all.shm_tot >= 4 && all.shm_rss >= 3);
     printf("at least %lu, of a process %d\n", most.shmmin, most.shmseg == most.shmmni);
     int found = 0;

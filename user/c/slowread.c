@@ -1,13 +1,12 @@
 /* One process reads a page of a file into pages of another file, which this machine has to read first: so the
  * copy sleeps in the middle, with the page in hand. Another one punches the page out of the file and writes
- * it anew meanwhile, and fills memory with other bytes. Four processes have named and touched the page, so
+ * it anew meanwhile, and fills memory with other bytes. Enough processes have named the region of the page
  * that a read is counted in its process's page table where the kernel counts there.
  *
  * slowread FILE ROUNDS: FILE has 64 pages. Prints "slowread: done". */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -68,13 +68,18 @@ static void wait_a_little(long steps)
         ;
 }
 
-static int over_without_signal(long round)
+static void until_over(void)
 {
     struct itimerspec left;
-    (void)round;
     do
         timer_gettime(timer, &left);
     while (left.it_value.tv_nsec != 0);
+}
+
+static int over_without_signal(long round)
+{
+    (void)round;
+    until_over();
     return !takes();
 }
 
@@ -120,15 +125,12 @@ static int is_pending(int signal)
 static void leave_pending(int kind, int signal)
 {
     struct sigevent event = { .sigev_notify = kind, .sigev_signo = signal };
-    struct itimerspec left;
     /* The member has another name in each library. */
     int tid = syscall(SYS_gettid);
     memcpy((char *)&event + 16, &tid, sizeof tid);
     timer_create(CLOCK_MONOTONIC, &event, &timer);
     timer_settime(timer, 0, &soon, NULL);
-    do
-        timer_gettime(timer, &left);
-    while (left.it_value.tv_nsec != 0);
+    until_over();
     check("it is pending", is_pending(signal));
 }
 

@@ -6,7 +6,7 @@ use std::process::Output;
 use launch::artifacts;
 use serde_json::Value;
 
-use crate::harness::{Compiler, compiled, radixvm_within, scratch};
+use crate::harness::{Compiler, compiled, radixvm_within, scratch, unless_busy};
 
 /// Sizes at which each build keeps the promise of the design.
 const GATED: &str = "2,4,8";
@@ -26,12 +26,9 @@ const ROUNDS_OF_A_TICK: f64 = 100.0;
 const MOVED_APART: f64 = 10.0;
 
 fn output(options: &[&str], words: &[&str]) -> Output {
-    let meter =
-        || radixvm_within("3600").arg("contend").args(options).arg("--").args(words).output().unwrap();
-    // It refuses to say anything where the host keeps a CPU from running.
-    let is_busy =
-        |output: &Output| String::from_utf8_lossy(&output.stderr).contains("this machine is too busy");
-    (0..5).map(|_| meter()).find(|output| !is_busy(output)).unwrap_or_else(meter)
+    unless_busy(|| {
+        radixvm_within("3600").arg("contend").args(options).arg("--").args(words).output().unwrap()
+    })
 }
 
 /// Returns the rows of `radixvm contend OPTIONS -- WORDS`.

@@ -26,11 +26,11 @@ pub trait Ring: Send + Sync + 'static {
     fn ring(&self, count: u64);
 }
 
-/// The number of rings of a timer that go on.
+/// The number of rings of a timer that are in progress.
 pub struct Rings(AtomicU32);
 
 impl Rings {
-    /// Returns that none goes on.
+    /// Creates it with none in progress.
     pub const fn new() -> Self {
         Self(AtomicU32::new(0))
     }
@@ -47,8 +47,9 @@ impl Rings {
         self.0.fetch_sub(1, Ordering::Release);
     }
 
-    /// Waits until none goes on, so that all are over that began before the caller held the lock, which it
-    /// has released. Not for those who hold a lock, nor for destructors: a ring may drop the last reference.
+    /// Waits until none is in progress, so that all are over that began before the caller held the lock. It
+    /// has released that. Not for those who hold a lock, nor for destructors: a ring may drop the last
+    /// reference.
     pub fn wait(&self) {
         while self.0.load(Ordering::Acquire) != 0 {
             percore::relax();
