@@ -394,21 +394,58 @@ fn a_copy_of_a_page_that_is_reclaimed_shows_the_page() {
     }
 }
 
-/// The copy sleeps until this machine has read a page of its buffer. Meanwhile the page that it copies leaves
-/// the file, and with it the entry of a page table that may count the read. A count that is lost keeps the
-/// frame for ever, which `run` finds.
+/// The copy sleeps until there is room for a page of its buffer. Meanwhile the page that it copies leaves the
+/// file, and with it the entry of a page table that may count the read. A frame that is freed too early shows
+/// other bytes. A count that is lost keeps the frame for ever, which `run` finds.
 #[test]
 fn a_read_that_sleeps_keeps_the_page_that_its_file_drops() {
-    let folder = scratch("slow-reads");
-    fs::write(folder.join("slow"), vec![0; 64 * 4096]).unwrap();
-    let mount = format!("{}:/slow", folder.display());
-    let kinds = SAFE.map(|read_refs| ("adaptive", read_refs)).into_iter();
-    for (tables, read_refs) in
-        kinds.chain([("adaptive", "lodic"), ("shared", "lodic"), ("shared", "lodic-file")])
-    {
-        let options = ["-m", "256M", "-c", "2", "--tables", tables, "--read-refs", read_refs, "--rw", &mount];
-        let run = run(&options, &[&compiled("slowread", Compiler::Musl), "/slow/slow", "300"]);
-        assert!(run.status == 0 && run.text() == "slowread: done\n", "{tables} {read_refs}: {run:?}");
+    let slow_reads = SlowReads::new();
+    for read_refs in SAFE {
+        slow_reads.pass("1", "adaptive", read_refs, "40");
+    }
+    // On three CPUs the reads before contend, so that processes have counters.
+    for (cpus, tables, read_refs, rounds) in [
+        ("3", "adaptive", "lodic", "20"),
+        ("1", "shared", "lodic", "40"),
+        ("2", "shared", "lodic", "20"),
+        ("1", "shared", "lodic-file", "40"),
+    ] {
+        slow_reads.pass(cpus, tables, read_refs, rounds);
+    }
+}
+
+/// The same reads show if nothing keeps the page.
+#[test]
+fn a_read_that_sleeps_may_return_bytes_of_another_page_if_nothing_keeps_it() {
+    let run = SlowReads::new().run("1", "adaptive", "none", &["1000", "/slow/page"]);
+    assert!(run.text().contains("a read returned bytes of another page"), "{run:?}");
+}
+
+/// Runs `slowread`.
+struct SlowReads {
+    mount: String,
+    program: String,
+}
+
+impl SlowReads {
+    fn new() -> Self {
+        let folder = scratch("slow-reads");
+        fs::write(folder.join("page"), [0x11; 4096]).unwrap();
+        Self { mount: format!("{}:/slow", folder.display()), program: compiled("slowread", Compiler::Musl) }
+    }
+
+    fn run(&self, cpus: &str, tables: &str, read_refs: &str, arguments: &[&str]) -> Run {
+        let options =
+            ["-m", "64M", "-c", cpus, "--tables", tables, "--read-refs", read_refs, "--rw", &self.mount];
+        run(&options, &[&[self.program.as_str()][..], arguments].concat())
+    }
+
+    /// Runs it with a file in memory and with one of this machine.
+    fn pass(&self, cpus: &str, tables: &str, read_refs: &str, rounds: &str) {
+        for arguments in [&[rounds][..], &[rounds, "/slow/page"]] {
+            let run = self.run(cpus, tables, read_refs, arguments);
+            assert!(run.status == 0 && run.text() == "slowread: done\n", "{tables} {read_refs}: {run:?}");
+        }
     }
 }
 
