@@ -1,12 +1,13 @@
-/* One process reads a page of a file into a page that a file in /tmp has no room for. So the copy sleeps in the
- * middle, with the page in hand, until another process makes room. Meanwhile a third one takes the page out of its
- * file, again and again, and fills memory with other bytes: a frame that is freed too early shows them. Enough
- * processes have named the region of the page that a read is counted in its process's page table where the kernel
- * counts there. Before each such read two processes read the page many times, so that each gets a counter where the
- * kernel has those.
+/* One process reads a page of a file into a page that a file in /tmp has no room for. So the copy sleeps in
+ * the middle, with the page in hand, until another process makes room. Meanwhile a third one takes the page
+ * out of its file, again and again, and fills memory with other bytes: a frame that is freed too early shows
+ * them. Enough processes have named the region of the page that a read is counted in its process's page table
+ * where the kernel counts there. Before each such read two processes read the page many times, so that each
+ * gets a counter where the kernel has those.
  *
- * slowread ROUNDS [FILE]: FILE is a page of bytes 0x11 on this machine, which is dropped and read again. Without it
- * the page is one of a file in memory, which is punched out and written anew. Prints "slowread: done". */
+ * slowread ROUNDS [FILE]: FILE is a page of bytes 0x11 on this machine, which is dropped and read again.
+ * Without it the page is one of a file in memory, which is punched out and written anew. Prints
+ * "slowread: done". */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/statfs.h>
-#include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@
 #define FILLED 200L
 #define SHARERS 3
 
-/* The rounds in which /tmp is full, the read has begun, and the read is over. The changes since it has begun. */
+/* The rounds in which /tmp is full, the read has begun, and it is over. The changes since it has begun. */
 static volatile struct {
     long full, begun, over, changed;
 } *rounds;
@@ -65,11 +65,8 @@ static long fill(int file)
 {
     static char bytes[64 * PAGE];
     long done = 0, len;
-    while ((len = write(file, bytes, sizeof bytes)) > 0) {
+    while ((len = write(file, bytes, sizeof bytes)) > 0)
         done += len;
-        if (len < (long)sizeof bytes)
-            return done / PAGE;
-    }
     must(errno == ENOSPC, "write");
     return done / PAGE;
 }
@@ -93,9 +90,10 @@ static void until(volatile long *round, long reached)
         sched_yield();
 }
 
-/* Takes the room of /tmp before each read, and gives it back when the page has changed a few times meanwhile. */
-static void make_room(void)
+/* Takes the room of /tmp before each read, and gives it back when the page has changed a few times. */
+static void make_room(long unused)
 {
+    (void)unused;
     int file = create("/tmp/room");
     for (long round = 1;; round++) {
         fill(file);
@@ -134,9 +132,8 @@ static void read_slowly(long last)
         long got;
         until(&rounds->full, round);
         must(ftruncate(buffer, 0) == 0 && ftruncate(buffer, PAGE) == 0, "ftruncate");
-        /* What this core has in reserve, if that is not the one of the process that makes room. */
-        if (get_nprocs() > 1)
-            fill(rest);
+        /* The page that the buffer had, and what this core has in reserve. */
+        fill(rest);
         /* The entry shows the page of now. */
         (void)shown[0];
         read_often(500);
@@ -185,12 +182,6 @@ static void wait_for_end(long unused)
         pause();
 }
 
-static void room_maker(long unused)
-{
-    (void)unused;
-    make_room();
-}
-
 int main(int argc, char **argv)
 {
     pid_t others[SHARERS + 1];
@@ -205,7 +196,7 @@ int main(int argc, char **argv)
     shown = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
     must(shown != MAP_FAILED, "mmap");
     madvise((void *)shown, PAGE, MADV_COUNT_READS);
-    others[0] = start(room_maker, 0);
+    others[0] = start(make_room, 0);
     for (int i = 1; i <= SHARERS; i++)
         others[i] = start(i == 1 ? read_beside : wait_for_end, 0);
     pid_t reader = start(read_slowly, atol(argv[1]));

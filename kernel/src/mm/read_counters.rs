@@ -37,7 +37,8 @@
 //!    [`Tenant`], whose rules stand in `crates/baselines/src/counters/slots.rs`, with a loom model beside it.
 //! 6. A process is split by one compare-and-swap, and the pages of its cores are named by the words that
 //!    remember their slots. So a page has one user, whether that is a process or a core of one. Nothing moves
-//!    when it is split: reads in its first page are dropped there, and the sweep takes that page.
+//!    when it is split: reads in its first page are dropped there, and the sweep takes that page. There is a
+//!    loom model in `crates/baselines/tests/loom/split.rs`.
 //! 7. A question looks at [`PIECE`] pages at most, and goes on in the next review of its frame. A piece
 //!    without a count is progress, so a core that drains the domain goes on until the question is over. The
 //!    sweep looks at a part of the table in each epoch.
@@ -49,6 +50,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use abi::config::ReadRefs;
 use alloc::boxed::Box;
 use baselines::{Asked, ClaimedCount, ClaimedSet, Slots, Tenant};
+use once_cell::race::OnceBox;
 use percore::{MAX_CORES, Pinned, pin};
 use refcache::{Header, Refcache};
 use vm::FrameNum;
@@ -101,7 +103,7 @@ type Slot = AtomicPtr<CounterPage>;
 pub struct ReadCounters {
     whole: User,
     /// Those of each core, once the process is split.
-    cores: AtomicPtr<[User; MAX_CORES]>,
+    cores: OnceBox<[User; MAX_CORES]>,
     /// The core that has last found another one's read in a counter of the process.
     met: Mark,
 }
@@ -117,7 +119,7 @@ pub(super) struct Counted(NonNull<ClaimedCount>);
 impl ReadCounters {
     /// Returns those of a process that has read no contended page.
     pub const fn new() -> Self {
-        Self { whole: User::new(), cores: AtomicPtr::new(ptr::null_mut()), met: Mark::new() }
+        Self { whole: User::new(), cores: OnceBox::new(), met: Mark::new() }
     }
 
     /// Counts a read as [`User::take_at_once`] does, if the process has a counter for it in any place.
@@ -142,17 +144,10 @@ impl ReadCounters {
         }
     }
 
-    /// Returns whether each core has its own.
-    #[inline(always)]
-    pub(super) fn are_split(&self) -> bool {
-        // Relaxed: only whether.
-        !self.cores.load(Ordering::Relaxed).is_null()
-    }
-
     /// Notes that another core has counted the last read in a counter of the process. Cores that meet often
     /// get counters of their own.
     pub(super) fn meet(&self, pin: &Pinned) {
-        if may_split() && !self.are_split() && self.met.leave(pin) {
+        if may_split() && self.cores.get().is_none() && self.met.leave(pin) {
             self.split();
         }
     }
@@ -164,13 +159,8 @@ impl ReadCounters {
             return;
         }
         let Ok(cores) = fallible::boxed([const { User::new() }; MAX_CORES]) else { return };
-        let cores = Box::into_raw(cores);
-        // Release: the users are seen as they were made.
-        let none = ptr::null_mut();
-        if self.cores.compare_exchange(none, cores, Ordering::Release, Ordering::Relaxed).is_err() {
-            // SAFETY: it came from a box, and another thread of the process was faster.
-            drop(unsafe { Box::from_raw(cores) });
-        }
+        // Another thread of the process may be faster.
+        drop(self.cores.set(cores));
     }
 
     /// Returns a number for the group of the slots of all its pages.
@@ -188,19 +178,7 @@ impl ReadCounters {
     /// Returns the user of this core if the process is split.
     #[inline(always)]
     pub(super) fn of_core(&self, pin: &Pinned) -> Option<&User> {
-        // Acquire: pairs with the Release in `split`.
-        // SAFETY: they stay as long as this does.
-        unsafe { self.cores.load(Ordering::Acquire).as_ref() }.map(|cores| &cores[pin.core().index()])
-    }
-}
-
-impl Drop for ReadCounters {
-    fn drop(&mut self) {
-        let cores = *self.cores.get_mut();
-        if !cores.is_null() {
-            // SAFETY: it came from a box, and the threads of the process have ended.
-            drop(unsafe { Box::from_raw(cores) });
-        }
+        self.cores.get().map(|cores| &cores[pin.core().index()])
     }
 }
 

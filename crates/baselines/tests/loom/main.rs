@@ -10,3 +10,4 @@ mod embedded;
 mod forgetful;
 mod skiplist;
 mod slots;
+mod split;
