@@ -31,9 +31,10 @@
 #define FILLED 200L
 #define SHARERS 3
 
-/* The rounds in which /tmp is full, the read has begun, and it is over. The changes since it has begun. */
+/* The rounds in which /tmp is full, the read has begun, and it is over. The changes since it has begun, and
+ * the reads of the other process before. */
 static volatile struct {
-    long full, begun, over, changed;
+    long full, begun, over, changed, beside;
 } *rounds;
 static int fd, is_fixed;
 static volatile unsigned char *shown;
@@ -119,7 +120,7 @@ static void read_beside(long unused)
     (void)unused;
     for (;;)
         if (rounds->begun == rounds->over && rounds->full > rounds->over)
-            read_often(16);
+            read_often(16), rounds->beside++;
         else
             sched_yield();
 }
@@ -136,7 +137,9 @@ static void read_slowly(long last)
         fill(rest);
         /* The entry shows the page of now. */
         (void)shown[0];
-        read_often(500);
+        rounds->beside = 0;
+        for (int i = 0; i < 30 && rounds->beside < 30; i++)
+            read_often(50);
         rounds->changed = 0;
         rounds->begun = round;
         while ((got = pread(fd, into, PAGE, 0)) == -1 && errno == EFAULT)
@@ -154,6 +157,9 @@ static void change(void)
     static unsigned char page[PAGE];
     struct statfs room;
     memset(page, BYTE, PAGE);
+    /* Often so long that the read has found the page. */
+    for (volatile long i = rounds->changed == 0 ? rounds->begun % 4 * 10000 : 0; i > 0; i--)
+        ;
     if (is_fixed)
         must(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0, "posix_fadvise");
     else

@@ -177,6 +177,9 @@ fn a_query_looks_at_the_lines_that_may_count() {
 #[test]
 fn a_child_counts_where_its_parent_does() {
     is_private(&lodic("4", &["--inherit"]));
+    // The parent, its two children that read, and one more.
+    assert_eq!(made_by_contention(&["--inherit", "--sharers", "1"]), 0);
+    contends(&["--inherit"]);
 }
 
 /// A process has eight named regions. The ninth takes the place of the oldest, which is the block's.
