@@ -7,7 +7,7 @@
  *
  * slowread ROUNDS [FILE]: FILE is a page of bytes 0x11 on this machine, which is dropped and read again.
  * Without it the page is one of a file in memory, which is punched out and written anew. Prints
- * "slowread: done". */
+ * "slowread: done". An eighth of the reads at least must have been there while the page changed. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -128,9 +128,10 @@ static void read_beside(long unused)
 static void read_slowly(long last)
 {
     int buffer = create("/tmp/buffer"), rest = create("/tmp/rest");
+    long met = 0;
     unsigned char *into = map(PAGE, MAP_SHARED, buffer);
     for (long round = 1; round <= last; round++) {
-        long got;
+        long got, changed;
         until(&rounds->full, round);
         must(ftruncate(buffer, 0) == 0 && ftruncate(buffer, PAGE) == 0, "ftruncate");
         /* The page that the buffer had, and what this core has in reserve. */
@@ -142,13 +143,16 @@ static void read_slowly(long last)
             read_often(50);
         rounds->changed = 0;
         rounds->begun = round;
-        while ((got = pread(fd, into, PAGE, 0)) == -1 && errno == EFAULT)
-            ;
+        do
+            changed = rounds->changed;
+        while ((got = pread(fd, into, PAGE, 0)) == -1 && errno == EFAULT);
+        met += changed != rounds->changed;
         must(got == PAGE, "pread");
         must(is_right(into, PAGE), "a read returned bytes of another page");
         empty(rest);
         rounds->over = round;
     }
+    must(met >= last / 8, "the page changed during too few reads");
     _exit(0);
 }
 
@@ -205,13 +209,18 @@ int main(int argc, char **argv)
     others[0] = start(make_room, 0);
     for (int i = 1; i <= SHARERS; i++)
         others[i] = start(i == 1 ? read_beside : wait_for_end, 0);
-    pid_t reader = start(read_slowly, atol(argv[1]));
-    while (waitpid(reader, &status, WNOHANG) == 0)
-        if (rounds->begun > rounds->over)
-            change(), rounds->changed++;
-        else
+    pid_t reader = start(read_slowly, atol(argv[1])), ended;
+    while ((ended = waitpid(-1, &status, WNOHANG)) == 0) {
+        long round = rounds->begun;
+        if (round == rounds->over) {
             sched_yield();
-    must(status == 0, "the reader failed");
+            continue;
+        }
+        change();
+        if (rounds->begun == round)
+            rounds->changed++;
+    }
+    must(ended == reader && status == 0, "a process failed");
     for (int i = 0; i <= SHARERS; i++)
         must(kill(others[i], SIGKILL) == 0 && waitpid(others[i], NULL, 0) == others[i], "a process");
     compare_all();

@@ -406,15 +406,11 @@ fn a_read_that_sleeps_keeps_the_page_that_its_file_drops() {
     for read_refs in SAFE {
         slow_reads.pass("1", "adaptive", read_refs, "40");
     }
-    // On three CPUs the reads before contend, so that processes have counters.
-    for (cpus, tables, read_refs, rounds) in [
-        ("3", "adaptive", "lodic", "20"),
-        ("1", "shared", "lodic", "40"),
-        ("2", "shared", "lodic", "20"),
-        ("1", "shared", "lodic-file", "40"),
-    ] {
-        slow_reads.pass(cpus, tables, read_refs, rounds);
+    for (cpus, read_refs, rounds) in [("1", "lodic", "40"), ("2", "lodic", "20"), ("1", "lodic-file", "40")] {
+        slow_reads.pass(cpus, "shared", read_refs, rounds);
     }
+    // On three CPUs the reads before contend, unless the host is busy. So processes have counters.
+    assert!((0..10).any(|_| slow_reads.pass("3", "adaptive", "lodic", "20")));
 }
 
 /// The same reads show if nothing keeps the page.
@@ -443,12 +439,15 @@ impl SlowReads {
         run(&options, &[&[self.program.as_str()][..], arguments].concat())
     }
 
-    /// Runs it with a file in memory and with one of this machine.
-    fn pass(&self, cpus: &str, tables: &str, read_refs: &str, rounds: &str) {
-        for arguments in [&[rounds][..], &[rounds, "/slow/page"]] {
+    /// Runs it with a file in memory and with one of this machine. Returns whether questions about frames
+    /// looked at more than their words in both.
+    fn pass(&self, cpus: &str, tables: &str, read_refs: &str, rounds: &str) -> bool {
+        let runs = [&[rounds][..], &[rounds, "/slow/page"]].map(|arguments| {
             let run = self.run(cpus, tables, read_refs, arguments);
             assert!(run.status == 0 && run.text() == "slowread: done\n", "{tables} {read_refs}: {run:?}");
-        }
+            run
+        });
+        runs.iter().all(|run| run.counter("read_query_lines") > run.counter("read_queries"))
     }
 }
 

@@ -1,7 +1,8 @@
 //! A process is split (`kernel/src/mm/read_counters.rs`) while its threads read an object, and one asks about
 //! that. A thread that finds another's reference in the counter of the process publishes users for each core,
 //! and counts as the one of its core from then on. Loom reports an end of the object that is not ordered
-//! after every read, and a user that is seen before it is made.
+//! after every read, and a user that is seen before it is made. The end of the process's first block and two
+//! threads that make one block are not here (`slots.rs` has the first).
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
