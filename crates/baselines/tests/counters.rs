@@ -4,9 +4,9 @@
 #[path = "support/forgetful.rs"]
 mod forgetful;
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use baselines::{
     Asked, ClaimedCount, ClaimedSet, Deltas, EmbeddedCount, Locked, PayGo, Scheme, Shared, Shown, Sloppy,
@@ -412,6 +412,26 @@ fn blocks_that_belong_together_are_in_one_group() {
     assert!(!slots.is_half_full() && (0..47).all(|_| insert(5).is_some()) && slots.is_half_full());
     slots.remove(7);
     assert!(!slots.is_half_full(), "half of the slots have blocks");
+}
+
+/// A user's new block may come into the slot of the one before. In another slot, the one before is told.
+#[test]
+fn a_user_remembers_the_slot_of_its_block() {
+    let slots = Slots::<u32, 4>::new();
+    let (none, user) = (AtomicPtr::new(ptr::null_mut()), AtomicPtr::new(ptr::null_mut()));
+    user.store((&raw const none).cast_mut(), Ordering::Relaxed);
+    let remember = |block: &u32, wanted| {
+        let old = user.load(Ordering::Relaxed);
+        let at = slots.insert(block.into(), wanted, |_| ()).unwrap();
+        slots.remember(&user, old, at, block.into())
+    };
+    assert_eq!(remember(&10, 0), None, "its first slot is none of the table's");
+    slots.remove(0);
+    assert_eq!(remember(&11, 0), None, "it came into the same slot");
+    assert_eq!(remember(&12, 1), slots.get(0));
+    let late = NonNull::from(&13);
+    assert_eq!(slots.remember(&user, (&raw const none).cast_mut(), 2, late), Some(late));
+    assert!(ptr::eq(user.load(Ordering::Relaxed), slots.slot(1).unwrap()));
 }
 
 /// A block whose user does not count between two sweeps is taken away.

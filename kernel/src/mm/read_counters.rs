@@ -205,7 +205,7 @@ impl User {
     /// Returns the page in its slot, which may be another user's by now.
     #[inline(always)]
     fn in_slot(&self) -> Option<&CounterPage> {
-        // Acquire: pairs with the Release in `make`.
+        // Acquire: pairs with the Release in `Slots::remember`.
         let slot = self.0.load(Ordering::Acquire);
         // SAFETY: slots are static. Acquire: pairs with the Release of the page's insertion.
         let page = NonNull::new(unsafe { &*slot }.load(Ordering::Acquire))?;
@@ -236,11 +236,9 @@ impl User {
             return None;
         };
         counters::add(pin, Counter::ReadCounterPages, 1);
-        let new = PAGES.slot(at).map_or(ptr::null(), ptr::from_ref).cast_mut();
-        // Release: the page is seen in the slot.
-        if self.0.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed).is_err() {
-            // Another thread of the process was faster.
-            // SAFETY: as above.
+        if let Some(page) = PAGES.remember(&self.0, old, at, page) {
+            // Another thread of the process has made one, too.
+            // SAFETY: both were in their slots after the caller was pinned.
             unsafe { CounterPage::detach(page, pin, |tenant| tenant.end(self.name())) };
         }
         self.page()

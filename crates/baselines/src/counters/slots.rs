@@ -38,6 +38,10 @@
 //! 6. A user's new block may come into the slot that the user remembers from the one before, where its other
 //!    threads find it at once. So a block has its number before it is in the slot.
 //!
+//! 7. Threads of a user may make blocks at the same time, and one may come into the slot that the user has
+//!    remembered. So the thread that changes the remembered slot looks at the one before
+//!    ([`Slots::remember`]), and no block of the user's is forgotten.
+//!
 //! Orderings: `remove` is Release and `get` is Acquire. So a question that finds a slot empty is ordered
 //! after the last reference in the block that was there, as is one that finds the next block: `insert` is a
 //! read-modify-write and continues the release sequence of `remove`. Tenants are Relaxed: epochs lie between
@@ -125,6 +129,32 @@ impl<B, const N: usize> Slots<B, N> {
     /// Returns slot `at`, which a user may keep and load by Acquire.
     pub fn slot(&self, at: usize) -> Option<&AtomicPtr<B>> {
         self.slots.get(at)
+    }
+
+    /// Makes slot `at` the one that a user remembers in `word`, which was `old` when the user's thread began
+    /// to make `block` and put it there. Returns a block that is one too many if it has this user: that one,
+    /// if another thread was faster, or the one in the slot before. The caller ends its tenant.
+    pub fn remember(
+        &self,
+        word: &AtomicPtr<AtomicPtr<B>>,
+        old: *mut AtomicPtr<B>,
+        at: usize,
+        block: NonNull<B>,
+    ) -> Option<NonNull<B>> {
+        let new = self.slot(at).map_or(ptr::null_mut(), |slot| ptr::from_ref(slot).cast_mut());
+        // Release: the block is seen in its slot. Acquire: so is one that another thread has put into the
+        // slot before, if this one changes the word after it.
+        let change = word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed);
+        match change {
+            Err(_) => Some(block),
+            Ok(_) if ptr::eq(old, new) => None,
+            Ok(_) => self.get(self.number_of(old)),
+        }
+    }
+
+    /// Returns the number of a slot of the table. Of another it is none of the table's.
+    fn number_of(&self, slot: *const AtomicPtr<B>) -> usize {
+        slot.addr().wrapping_sub(self.slots.as_ptr().addr()) / size_of::<AtomicPtr<B>>()
     }
 
     /// Returns a number above those of all blocks.

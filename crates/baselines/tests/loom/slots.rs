@@ -2,14 +2,14 @@
 //! taken away, leaves its slot and is freed, another user's takes the slot, and one asks about the user's
 //! object. Loom reports an end of the object, or of the block, that is not ordered after every use.
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use baselines::{Asked, ClaimedCount, Slots, Tenant};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::thread;
-use sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 const USER: usize = 2;
 const OTHER: usize = 4;
@@ -238,5 +238,33 @@ fn a_slot_that_is_emptied_during_an_insertion_is_found() {
         assert!(insert().is_some());
         other.join().unwrap();
         assert!(insert().is_some());
+    });
+}
+
+/// The sweep has taken a user's block, and two threads make a new one each. One comes into the slot that the
+/// user remembers. If the other begins when that has been changed, each may end the block of the other.
+#[test]
+fn threads_that_make_blocks_leave_none_that_is_not_remembered() {
+    loom::model(|| {
+        let blocks = [(); 2].map(|()| Block::new(USER));
+        let user = Arc::new((Slots::<Block, 2>::new(), blocks, AtomicPtr::new(ptr::null_mut())));
+        user.2.store(ptr::from_ref(user.0.slot(0).unwrap()).cast_mut(), Ordering::Relaxed);
+        let other = Arc::clone(&user);
+        let make = |user: &(Slots<Block, 2>, [Block; 2], AtomicPtr<_>), thread: usize| {
+            let (slots, blocks, word) = user;
+            let (old, block) = (word.load(Ordering::Relaxed), NonNull::from(&blocks[thread]));
+            let at = slots.insert(block, thread, |_| ()).unwrap();
+            if let Some(block) = slots.remember(word, old, at, block) {
+                // SAFETY: the blocks live as long as the user.
+                unsafe { block.as_ref() }.tenant.end(USER);
+            }
+        };
+        let thread = thread::spawn(move || make(&other, 1));
+        make(&user, 0);
+        thread.join().unwrap();
+        let (_, blocks, word) = &*user;
+        // SAFETY: a slot of the table.
+        let remembered = unsafe { &*word.load(Ordering::Relaxed) }.load(Ordering::Relaxed);
+        assert!(blocks.iter().all(|block| ptr::eq(block, remembered) || !block.tenant.is(USER)));
     });
 }
