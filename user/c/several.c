@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -173,10 +174,18 @@ static int port_of(int fd) {
     return ntohs(address.sin6_port);
 }
 
-static void arrived(const char *what, int fd) {
+/* Tells what is there now. */
+static void there(const char *what, int fd) {
     memset(bytes, 0, 64);
     tell(what, recv(fd, bytes, sizeof bytes, MSG_DONTWAIT));
     printf("it says %.20s\n", bytes);
+}
+
+/* Waits for a message first: Linux may deliver one of UDP some time after the call if it is busy. */
+static void arrived(const char *what, int fd) {
+    struct pollfd polled = {.fd = fd, .events = POLLIN};
+    poll(&polled, 1, 10000);
+    there(what, fd);
 }
 
 static void parts(void) {
@@ -185,11 +194,11 @@ static void parts(void) {
     struct sockaddr_in address = v4(port), elsewhere = v4(other);
     tell("begun without an address", send(from, "x", 1, MSG_MORE));
     tell("begun", sendto(from, "one ", 4, MSG_MORE, (void *)&address, sizeof address));
-    arrived("not yet", to);
+    there("not yet", to);
     tell("more, elsewhere", sendto(from, "two ", 4, MSG_MORE, (void *)&elsewhere, sizeof elsewhere));
     tell("the end", send(from, "three", 5, 0));
     arrived("whole", to);
-    arrived("not there", also);
+    there("not there", also);
     tell("whole by itself", sendto(from, "four", 4, 0, (void *)&elsewhere, sizeof elsewhere));
     arrived("there", also);
     tell("begun", sendto(from, bytes, 65000, MSG_MORE, (void *)&address, sizeof address));
