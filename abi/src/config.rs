@@ -75,6 +75,7 @@ choices! {
         Lodic = "lodic": "Bits of the reader's page table entry where it maps the page and said so, a counter of its process where readers contend, or else as shared",
         LodicFile = "lodic-file": "As lodic, but the read looks for the entry among all mappings of its file, to compare with",
         LodicUnsplit = "lodic-unsplit": "As lodic, but threads of a process share its counters, as in the paper, to compare with",
+        LodicPaper = "lodic-paper": "As in the paper, to compare with: bits of page table entries or the page's word, and reclaim asks for their sum while reads wait",
         None = "none": "Not at all, the ideal to compare with. Unsafe: a read may return bytes of other programs",
     }
 
@@ -132,14 +133,20 @@ impl Design {
 
 impl ReadRefs {
     /// Returns whether reads are counted in page tables, with such tables and such a counter of pages. That
-    /// needs one table for all cores, and a counter that frees a page some epochs after the last holder.
+    /// needs tables of which all entries belong to page tables, and a counter that frees a page some epochs
+    /// after the last holder.
     pub fn counts_in_entries(self, tables: Tables, refs: Refs) -> bool {
-        (self.is_lodic(), tables, refs) == (true, Tables::Shared, Refs::Refcache)
+        let has_place = match tables {
+            Tables::Shared => self.is_lodic(),
+            Tables::Percore => matches!(self, ReadRefs::Lodic | ReadRefs::LodicUnsplit),
+            Tables::Adaptive => false,
+        };
+        has_place && refs == Refs::Refcache
     }
 
     /// Returns whether processes count their reads themselves.
     pub const fn is_lodic(self) -> bool {
-        matches!(self, ReadRefs::Lodic | ReadRefs::LodicFile | ReadRefs::LodicUnsplit)
+        matches!(self, ReadRefs::Lodic | ReadRefs::LodicFile | ReadRefs::LodicUnsplit | ReadRefs::LodicPaper)
     }
 }
 
@@ -175,7 +182,10 @@ mod tests {
         assert!(counts(ReadRefs::Lodic, Tables::Shared, Refs::Refcache));
         assert!(counts(ReadRefs::LodicFile, Tables::Shared, Refs::Refcache));
         assert!(!counts(ReadRefs::Shared, Tables::Shared, Refs::Refcache));
-        assert!(!counts(ReadRefs::Lodic, Tables::Percore, Refs::Refcache));
+        assert!(counts(ReadRefs::LodicPaper, Tables::Shared, Refs::Refcache));
+        assert!(counts(ReadRefs::Lodic, Tables::Percore, Refs::Refcache));
+        assert!(!counts(ReadRefs::LodicPaper, Tables::Percore, Refs::Refcache));
+        assert!(!counts(ReadRefs::Lodic, Tables::Adaptive, Refs::Refcache));
         assert!(!counts(ReadRefs::Lodic, Tables::Shared, Refs::Snzi));
     }
 

@@ -19,6 +19,8 @@ pub struct Options {
     pub refs: Refs,
     /// `read_refs=COUNTER`.
     pub read_refs: ReadRefs,
+    /// The way in which a read follows that.
+    pub read_way: ReadWay,
     /// `huge=MEMORY`.
     pub huge: Huge,
     /// `compress`: pages that are not touched are compressed when memory is short.
@@ -56,6 +58,21 @@ pub struct Options {
     pub terminal: Option<(u16, u16)>,
 }
 
+/// The way in which a read keeps a page of a file while it is copied, as far as the copy must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadWay {
+    /// The core stays pinned.
+    Pinned,
+    /// It is counted in the way of all processes.
+    Counted,
+    /// Its process counts it.
+    ByProcess,
+    /// Its process counts it, in the page table of the core that reads if that shows the page.
+    ByCore,
+    /// Its process counts it as in LODIC's paper.
+    AsInPaper,
+}
+
 /// Read all the time, so data that is written must not share its cache line.
 static OPTIONS: CachePadded<SetOnce<Options>> = CachePadded::new(SetOnce::new());
 
@@ -70,6 +87,7 @@ impl Options {
         tables: Design::Radix.default_tables(),
         refs: Refs::Refcache,
         read_refs: ReadRefs::Pinned,
+        read_way: ReadWay::Pinned,
         huge: Huge::DEFAULT,
         compress: false,
         norandmaps: false,
@@ -100,8 +118,24 @@ impl Options {
         let Self { design, tables, .. } = options;
         assert!(design.has(tables), "vm={} has no tables={}", design.word(), tables.word());
         assert!(!options.compress || design.compresses(), "vm={} cannot compress", design.word());
+        let options = Self { read_way: options.read_way(), ..options };
         OPTIONS.set(options);
         options
+    }
+
+    fn read_way(&self) -> ReadWay {
+        match self.read_refs {
+            ReadRefs::Pinned => ReadWay::Pinned,
+            ReadRefs::LodicPaper => ReadWay::AsInPaper,
+            _ if self.counts_by_core() => ReadWay::ByCore,
+            read_refs if read_refs.is_lodic() => ReadWay::ByProcess,
+            _ => ReadWay::Counted,
+        }
+    }
+
+    /// Returns whether a process counts reads in the page tables of its cores.
+    pub fn counts_by_core(&self) -> bool {
+        self.tables == Tables::Percore && self.counts_in_entries()
     }
 
     /// Returns whether a process counts reads in its page table.

@@ -5,9 +5,11 @@
  * where the kernel counts there. Before each such read two processes read the page many times, so that each
  * gets a counter where the kernel has those.
  *
- * slowread ROUNDS [FILE]: FILE is a page of bytes 0x11 on this machine, which is dropped and read again.
- * Without it the page is one of a file in memory, which is punched out and written anew. Prints
- * "slowread: done". An eighth of the reads at least must have been there while the page changed. */
+ * slowread ROUNDS [FILE [stays]]: FILE is a page of bytes 0x11 on this machine, which is dropped and read
+ * again. Without it the page is one of a file in memory, which is punched out and written anew. Prints
+ * "slowread: done". An eighth of the reads at least must have been there while the page changed. With `stays`
+ * the kernel must leave a page in its file that is being read: so it is there after it was to be dropped, in
+ * an eighth of the reads at least. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -34,9 +36,9 @@
 /* The rounds in which /tmp is full, the read has begun, and it is over. The changes since it has begun, and
  * the reads of the other process before. */
 static volatile struct {
-    long full, begun, over, changed, beside;
+    long full, begun, over, changed, beside, stayed;
 } *rounds;
-static int fd, is_fixed;
+static int fd, is_fixed, stays;
 static volatile unsigned char *shown;
 
 static void must(int good, const char *what)
@@ -128,7 +130,7 @@ static void read_beside(long unused)
 static void read_slowly(long last)
 {
     int buffer = create("/tmp/buffer"), rest = create("/tmp/rest");
-    long met = 0;
+    long met = 0, stayed = 0;
     unsigned char *into = map(PAGE, MAP_SHARED, buffer);
     for (long round = 1; round <= last; round++) {
         long got, changed;
@@ -141,18 +143,20 @@ static void read_slowly(long last)
         rounds->beside = 0;
         for (int i = 0; i < 30 && rounds->beside < 30; i++)
             read_often(50);
-        rounds->changed = 0;
+        rounds->changed = rounds->stayed = 0;
         rounds->begun = round;
         do
             changed = rounds->changed;
         while ((got = pread(fd, into, PAGE, 0)) == -1 && errno == EFAULT);
         met += changed != rounds->changed;
+        stayed += rounds->stayed > 0;
         must(got == PAGE, "pread");
         must(is_right(into, PAGE), "a read returned bytes of another page");
         empty(rest);
         rounds->over = round;
     }
     must(met >= last / 8, "the page changed during too few reads");
+    must(!stays || stayed >= last / 8, "the page was dropped while it was read");
     _exit(0);
 }
 
@@ -164,9 +168,12 @@ static void change(void)
     /* Often so long that the read has found the page. */
     for (volatile long i = rounds->changed == 0 ? rounds->begun % 4 * 10000 : 0; i > 0; i--)
         ;
-    if (is_fixed)
+    if (is_fixed) {
+        unsigned char is_there;
         must(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0, "posix_fadvise");
-    else
+        must(mincore((void *)shown, PAGE, &is_there) == 0, "mincore");
+        rounds->stayed += is_there & 1;
+    } else
         must(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE) == 0, "punch");
     /* Frees what was removed first, to tell the room. */
     must(statfs("/tmp", &room) == 0, "statfs");
@@ -198,6 +205,7 @@ int main(int argc, char **argv)
     int status, full = create("/tmp/full");
     must(argc > 1, "give rounds");
     is_fixed = argc > 2;
+    stays = argc > 3;
     fd = is_fixed ? open(argv[2], O_RDONLY) : memfd_create("slowread", 0);
     must(fd >= 0 && (is_fixed || ftruncate(fd, PAGE) == 0), "the file");
     rounds = map(PAGE, MAP_SHARED | MAP_ANONYMOUS, -1);

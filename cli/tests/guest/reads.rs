@@ -68,8 +68,12 @@ fn a_shared_count_is_transferred_by_each_read() {
 
 /// Meters processes that map the block and count their reads in their own page tables.
 fn lodic(cpus: &str, more: &[&str]) -> Value {
-    let options = ["--systems", "shared", "--cpus", cpus, "--read-refs", "lodic"];
-    let name = format!("lodic{}", more.concat());
+    lodic_with("shared", cpus, more)
+}
+
+fn lodic_with(tables: &str, cpus: &str, more: &[&str]) -> Value {
+    let options = ["--systems", tables, "--cpus", cpus, "--read-refs", "lodic"];
+    let name = format!("lodic-{tables}{}", more.concat());
     let words = [&["drbh", "--mapped", "--iterations", "1000"], more].concat();
     contend_between_ticks(&name, &options, &words).remove(0)
 }
@@ -79,6 +83,17 @@ fn lodic(cpus: &str, more: &[&str]) -> Value {
 fn reads_that_are_counted_in_page_tables_share_nothing() {
     is_private(&lodic("4", &[]));
     is_private(&lodic("2", &["--sharers", "2"]));
+}
+
+/// With a table for each core, threads count in different tables too, so none meets another one.
+#[test]
+fn reads_that_are_counted_in_tables_of_cores_share_nothing() {
+    is_private(&lodic_with("percore", "4", &[]));
+    is_private(&lodic_with("percore", "4", &["--each", "4", "--sharers", "3"]));
+    let options = ["-c", "2", "--tables", "percore", "--read-refs", "lodic"];
+    let by_threads = ["--each", "2", "--sharers", "3"];
+    let words = ["drbh", "--threads", "2", "--mapped", "--iterations", "200000"];
+    assert_eq!(counters(&run(&options, &[&words[..], &by_threads].concat())), 0);
 }
 
 /// Runs the same on two CPUs without a meter, and returns how many counters contention has made: none if all
@@ -325,12 +340,17 @@ fn no_read_sees_a_page_that_its_file_has_dropped() {
             storm(&options, &["4", "500", "7"]);
         }
     }
-    for (tables, read_refs) in
-        [("adaptive", "lodic"), ("shared", "lodic"), ("shared", "lodic-file"), ("shared", "lodic-unsplit")]
-    {
+    for (tables, read_refs) in [
+        ("adaptive", "lodic"),
+        ("percore", "lodic"),
+        ("shared", "lodic"),
+        ("shared", "lodic-file"),
+        ("shared", "lodic-unsplit"),
+        ("shared", "lodic-paper"),
+    ] {
         storm(&["-m", "256M", "-c", "3", "--tables", tables, "--read-refs", read_refs], &["6", "500", "7"]);
     }
-    for (tables, read_refs) in [("adaptive", "pinned"), ("shared", "lodic")] {
+    for (tables, read_refs) in [("adaptive", "pinned"), ("shared", "lodic"), ("percore", "lodic")] {
         let options = ["-m", "512M", "-c", "8", "--tables", tables, "--read-refs", read_refs];
         storm(&options, &["64", "60", "10"]);
     }
@@ -369,7 +389,7 @@ fn a_copy_that_faults_when_memory_is_short_shows_the_page() {
     let kinds = SAFE
         .map(|read_refs| ("adaptive", read_refs, "3"))
         .into_iter()
-        .chain(["adaptive", "shared"].map(|tables| (tables, "lodic", "6")));
+        .chain(["adaptive", "percore", "shared"].map(|tables| (tables, "lodic", "6")));
     for (tables, read_refs, processes) in kinds {
         let options = ["-m", "36M", "-c", "2", "--tables", tables, "--read-refs", read_refs, "--file", &file];
         let run = storm(&options, &[processes, "200", "9", "/big"]);
@@ -386,7 +406,8 @@ fn a_copy_of_a_page_that_is_reclaimed_shows_the_page() {
     fs::write(folder.join("read"), pages).unwrap();
     let mount = format!("{}:/cold", folder.display());
     let kinds = SAFE.map(|read_refs| ("adaptive", read_refs)).into_iter();
-    for (tables, read_refs) in kinds.chain([("adaptive", "lodic"), ("shared", "lodic")]) {
+    let lodic = [("adaptive", "lodic"), ("percore", "lodic"), ("shared", "lodic"), ("shared", "lodic-paper")];
+    for (tables, read_refs) in kinds.chain(lodic) {
         let memory = ["-m", "40M", "-c", "2", "--tables", tables, "--read-refs", read_refs];
         let options = [&memory[..], &["--rw", &mount]].concat();
         let compressed = [&options[..], &["--compress"]].concat();
@@ -406,11 +427,31 @@ fn a_read_that_sleeps_keeps_the_page_that_its_file_drops() {
     for read_refs in SAFE {
         slow_reads.pass("1", "adaptive", read_refs, "40");
     }
-    for (cpus, read_refs, rounds) in [("1", "lodic", "40"), ("2", "lodic", "20"), ("1", "lodic-file", "40")] {
-        slow_reads.pass(cpus, "shared", read_refs, rounds);
+    for (cpus, tables, read_refs, rounds) in [
+        ("1", "shared", "lodic", "40"),
+        ("2", "shared", "lodic", "20"),
+        ("1", "shared", "lodic-file", "40"),
+        ("1", "shared", "lodic-paper", "40"),
+        ("1", "percore", "lodic", "40"),
+        ("2", "percore", "lodic", "20"),
+    ] {
+        slow_reads.pass(cpus, tables, read_refs, rounds);
     }
     // On three CPUs the reads before contend, unless the host is busy. So processes have counters.
     assert!((0..10).any(|_| slow_reads.pass("3", "adaptive", "lodic", "20")));
+}
+
+/// As in LODIC's paper, who is to drop a page sums the counts of all processes, and leaves the page if there
+/// is one.
+#[test]
+fn a_page_that_is_being_read_is_not_dropped_where_that_is_asked() {
+    let slow_reads = SlowReads::new();
+    let arguments = ["40", "/slow/page", "stays"];
+    let run = slow_reads.run("1", "shared", "lodic-paper", &arguments);
+    assert!(run.status == 0 && run.text() == "slowread: done\n", "{run:?}");
+    assert!(run.counter("read_query_lines") > run.counter("read_queries"), "{run:?}");
+    let other = slow_reads.run("1", "shared", "lodic", &arguments);
+    assert!(other.text().starts_with("slowread: the page was dropped while it was read\n"), "{other:?}");
 }
 
 /// The same reads show if nothing keeps the page.

@@ -43,6 +43,7 @@ pub use counters::deltas::{DeltaCount, Deltas};
 pub use counters::embedded::{EmbeddedCount, Shown, Taken};
 pub use counters::locked::Locked;
 pub use counters::paygo::{PayGo, PayGoCount, PayGoToken};
+pub use counters::queried::{Question, SharedPart};
 pub use counters::shared::Shared;
 pub use counters::sloppy::{Sloppy, SloppyCount};
 pub use counters::slots::{Asked, Slots, Tenant};

@@ -81,7 +81,7 @@ impl Files {
         let mut dropped = 0;
         while let Some(first) = file.first_page(page).filter(|_| dropped < wanted) {
             page = (first / STEP + 1) * STEP;
-            dropped += file.drop_clean(first..page);
+            dropped += file.reclaim(first..page);
         }
         self.hand = if dropped < wanted { (at + 1, 0) } else { (at, page) };
         dropped

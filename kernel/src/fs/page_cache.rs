@@ -332,25 +332,45 @@ impl PageCache {
     /// # Errors
     /// EFAULT if a page of the program's is missing, EIO or ENOMEM if a page cannot be made.
     pub fn copy_out(&self, at: u64, to: u64, len: usize, way: &impl HoldPage) -> Result<usize, Errno> {
+        let first = (PAGE - (at % PAGE as u64) as usize).min(len);
+        let done = self.copy_one_out(at, to, first, way)?;
+        // Most copies are of bytes of one page.
+        if done < first || first == len {
+            return Ok(done);
+        }
+        let rest = self.copy_rest_out(at + first as u64, to + first as u64, len - first, way)?;
+        Ok(done + rest)
+    }
+
+    #[cold]
+    fn copy_rest_out(&self, at: u64, to: u64, len: usize, way: &impl HoldPage) -> Result<usize, Errno> {
         let mut done = 0;
-        for (page, offset, bytes) in pieces(at, len) {
-            let (held, to) = (self.hold(page, way)?, to + done as u64);
-            // The end is read after the page is looked for: a truncation lowers it before it removes pages.
-            let valid = self.len().saturating_sub(at + done as u64).min(bytes as u64) as usize;
-            match held {
-                Some((frame, _hold)) => frame_io::copy_out(frame, offset, to, valid)?,
-                None => user::clear(to, valid)?,
-            }
-            done += valid;
-            if valid < bytes {
+        for (_, _, bytes) in pieces(at, len) {
+            // This is one page, so it does not come back here.
+            let copied = self.copy_out(at + done as u64, to + done as u64, bytes, way)?;
+            done += copied;
+            if copied < bytes {
                 break;
             }
         }
         Ok(done)
     }
 
+    /// Copies bytes of one page.
+    #[inline(always)]
+    fn copy_one_out(&self, at: u64, to: u64, bytes: usize, way: &impl HoldPage) -> Result<usize, Errno> {
+        let held = self.hold(at / PAGE as u64, way)?;
+        // The end is read after the page is looked for: a truncation lowers it before it removes pages.
+        let valid = self.len().saturating_sub(at).min(bytes as u64) as usize;
+        match held {
+            Some((frame, _hold)) => frame_io::copy_out(frame, (at % PAGE as u64) as usize, to, valid)?,
+            None => user::clear(to, valid)?,
+        }
+        Ok(valid)
+    }
+
     /// Returns the frame of `page`, if it has one, and what keeps it.
-    #[inline]
+    #[inline(always)]
     fn hold<W: HoldPage>(&self, page: u64, way: &W) -> Result<Option<(FrameNum, W::Hold)>, Errno> {
         let pin = pin();
         let frame = match self.pages.get(&pin, page) {

@@ -214,7 +214,7 @@ impl KernelFrames for Above {
     fn take_image(start: u64, end: u64) {
         add(start, end);
     }
-    fn add_reads(frame: u64, reads: u64) {
+    fn add_reads(frame: u64, reads: i64) {
         read_refs::add(FrameNum::new(frame), reads);
     }
 }

@@ -34,7 +34,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use abi::Errno;
 use abi::config::Refs;
 use abi::reads;
-use baselines::Asked;
+use baselines::{Asked, SharedPart};
 use percore::Pinned;
 use refcache::{Header, Refcache, Release};
 use vm::FrameNum;
@@ -54,7 +54,7 @@ struct PageRef {
     /// Counts the pages instead of the header. From a `Box`.
     baseline: Option<NonNull<BaselineRefs>>,
     /// Reads that hold a file's frame, as far as they are counted here (`read_refs.rs`).
-    readers: AtomicU64,
+    readers: SharedPart,
     mark: Mark,
 }
 
@@ -62,7 +62,7 @@ struct PageRef {
 pub(super) const SIZE: u64 = size_of::<PageRef>() as u64;
 const _: () = assert!(
     size_of::<PageRef>() == reads::DESCRIPTOR
-        && size_of::<AtomicU64>() == reads::WORD
+        && size_of::<SharedPart>() == reads::WORD
         && size_of::<Mark>() == reads::MARK
 );
 
@@ -107,7 +107,7 @@ pub fn share_for_ever(frame: FrameNum) {
 }
 
 fn write(frame: FrameNum, header: Header, baseline: Option<NonNull<BaselineRefs>>) {
-    let new = PageRef { header, baseline, readers: AtomicU64::new(0), mark: Mark::new() };
+    let new = PageRef { header, baseline, readers: SharedPart::new(), mark: Mark::new() };
     // SAFETY: each frame has a descriptor, and no one but the owner of an uncounted frame uses it.
     unsafe { descriptor(frame).write(new) };
 }
@@ -146,7 +146,7 @@ pub fn leave(pin: &Pinned, frame: FrameNum) {
 }
 
 /// Returns the reads that are counted in the descriptor of a file's frame.
-pub(super) fn readers<'r>(frame: FrameNum) -> &'r AtomicU64 {
+pub(super) fn readers<'r>(frame: FrameNum) -> &'r SharedPart {
     // SAFETY: the frame is counted, so its descriptor has been written, and the array stays for ever.
     &unsafe { descriptor(frame).as_ref() }.readers
 }
@@ -205,7 +205,7 @@ pub fn unshare(_pin: &Pinned, frame: FrameNum) -> bool {
 pub(super) fn word_of_owner(frame: FrameNum) -> &'static AtomicU64 {
     let descriptor = descriptor(frame).as_ptr();
     // SAFETY: the physmap shows all descriptors, they are never freed, and any bytes are a number.
-    unsafe { &(*descriptor).readers }
+    unsafe { &(*descriptor).readers }.word()
 }
 
 fn descriptor(frame: FrameNum) -> NonNull<PageRef> {

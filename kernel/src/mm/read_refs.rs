@@ -14,6 +14,7 @@
 //! | `lodic` | the entry of the page in the one table of its process, twice, if that shows the page and the process asked for it; or a [counter of its process](read_counters), if readers contend; or else as `shared` | the same | when the word is 0 and no process counts a read, asked every few epochs |
 //! | `lodic-file` | as `lodic`, but the entry is found by a walk of all mappings of the file, as LODIC's paper compares with | the same | the same |
 //! | `lodic-unsplit` | as `lodic`, but threads of a process share its counters, as in LODIC's paper | the same | the same |
+//! | `lodic-paper` | the entry or the descriptor's word, and nothing else. Reclaim asks before it drops a page, and leaves one that is read | the same | when the word is 0 |
 //! | `none` | nothing | the same | perhaps while it is read: the read then returns what the next owner writes |
 //!
 //! The states of a file's frame with `shared`, `paygo` and `lodic`:
@@ -43,7 +44,8 @@
 //!    to another core counts itself out of the entry of the first core.
 //! 5. An entry's count moves to the word of the descriptor before its page drops its reference to the frame
 //!    (`arch::entry_count`). `release` runs after all pages have dropped theirs. So it finds all holds in the
-//!    word, and need not look for entries. LODIC's query sums all entries instead.
+//!    word, and need not look for entries. LODIC's query, which [`ask_now`] is, sums all entries instead.
+//!    Its answer only saves the file a page that is being read: the frame is freed by `release`.
 //! 6. A counter of a process keeps its frame while it has a count. `release` looks at those of all processes,
 //!    if a read has ever made one for the frame (`read_counters.rs`).
 //! 7. A process whose threads meet in an entry or a counter no longer counts there, but in counters of each
@@ -58,17 +60,17 @@
 
 use abi::config::ReadRefs;
 use abi::reads;
-use baselines::{Asked, PayGo};
+use baselines::{Asked, PayGo, Question};
 use percore::{CoreId, Pinned, pin};
 use sync::SetOnce;
-use sync::atomic::Ordering;
 use vm::{FrameNum, PageNum};
 
 use super::read_counters::{self, Counted, ReadCounters, User};
 use super::{epoch, page_refs};
-use crate::arch::{self, CountedEntry, KnownTables};
+use crate::arch::{self, CountedEntry, KnownTables, OwnCount};
+use crate::control;
 use crate::counters::{self, Counter};
-use crate::{control, options};
+use crate::options::{self, ReadWay};
 
 /// Entries of each core's table: 16 KiB. A core has as many holds as tasks that sleep in a read which began
 /// there, and one more.
@@ -101,6 +103,12 @@ pub trait Reader {
     /// Returns what is known of the page tables of its space. A process has one space, and a list of its own.
     fn known_tables(&self) -> &KnownTables;
 }
+
+/// A process that counts a read in the page table of its core, if that shows the page.
+pub struct ByCore<R>(pub R);
+
+/// A process that counts as in LODIC's paper.
+pub struct AsInPaper<R>(pub R);
 
 /// A hold in the way of all processes.
 #[must_use]
@@ -141,6 +149,30 @@ enum LocalPlace {
     Descriptor,
 }
 
+/// A hold that a process counts in the page table of its core, if it can.
+#[must_use]
+pub struct CoreHold {
+    frame: FrameNum,
+    at: CorePlace,
+}
+
+/// The place where it is counted.
+enum CorePlace {
+    /// The entry of the page in the core's page table, until a fault or another core stops the copy.
+    Entry(OwnCount),
+    /// A counter of the process.
+    Counter(Counted),
+    /// The word in the frame's descriptor.
+    Descriptor,
+}
+
+/// A hold that is counted in an entry, or in the word of the frame's descriptor.
+#[must_use]
+pub struct PaperHold {
+    frame: FrameNum,
+    entry: Option<CountedEntry>,
+}
+
 /// Makes the tables that the option needs, and warns if it is unsafe. Called once, at boot.
 pub fn init(cores: usize) {
     match options::get().read_refs {
@@ -152,23 +184,15 @@ pub fn init(cores: usize) {
     }
 }
 
-/// Returns whether a copy from a page that a [`Hold`] keeps may reclaim memory and sleep. If not, the caller
-/// stays pinned and does not reclaim.
-#[inline]
-pub fn may_sleep() -> bool {
-    options::get().read_refs != ReadRefs::Pinned
-}
-
 /// Returns whether holds are counted apart from the frame's other references, so that `release` must ask.
 pub(super) fn is_asked() -> bool {
     let read_refs = options::get().read_refs;
     read_refs.is_lodic() || matches!(read_refs, ReadRefs::Shared | ReadRefs::Paygo)
 }
 
-/// Returns whether a process counts reads itself.
-#[inline]
-pub fn is_local() -> bool {
-    options::get().read_refs.is_lodic()
+/// Returns whether reclaim is to [ask](ask_now) before it drops a page.
+pub fn is_asked_first() -> bool {
+    options::get().read_way == ReadWay::AsInPaper
 }
 
 /// Returns whether it looks for its entry among all mappings of the file.
@@ -183,9 +207,8 @@ pub fn has_entries() -> bool {
 }
 
 /// Adds reads that were counted elsewhere to the word of a frame's descriptor.
-pub(super) fn add(frame: FrameNum, reads: u64) {
-    // Relaxed: the page that showed the frame drops its reference after this.
-    page_refs::readers(frame).fetch_add(reads, Ordering::Relaxed);
+pub(super) fn add(frame: FrameNum, reads: i64) {
+    page_refs::readers(frame).add(reads);
 }
 
 impl HoldPage for InOneWay {
@@ -196,7 +219,11 @@ impl HoldPage for InOneWay {
         let at = match options::get().read_refs {
             ReadRefs::Pinned => Place::Pin { _pin: pin },
             ReadRefs::None => Place::Nowhere,
-            ReadRefs::Shared | ReadRefs::Lodic | ReadRefs::LodicFile | ReadRefs::LodicUnsplit => {
+            ReadRefs::Shared
+            | ReadRefs::Lodic
+            | ReadRefs::LodicFile
+            | ReadRefs::LodicUnsplit
+            | ReadRefs::LodicPaper => {
                 enter(frame);
                 Place::Descriptor
             }
@@ -255,12 +282,12 @@ impl<R: Reader> HoldPage for R {
                 }
                 match self.counters().of_core(&pin) {
                     Some(user) => user,
-                    None => break 'place where_searched(&pin, page, frame, self),
+                    None => break 'place where_searched(pin, page, frame, self),
                 }
             } else {
                 self.counters().user(&pin)
             };
-            counted(&pin, frame, self.counters(), user)
+            counted(pin, frame, self.counters(), user)
         };
         LocalHold { frame, at }
     }
@@ -280,35 +307,117 @@ impl Drop for LocalHold {
     }
 }
 
+impl<R: Reader> HoldPage for ByCore<R> {
+    type Hold = CoreHold;
+
+    #[inline(always)]
+    fn hold(&self, pin: Pinned, page: u64, frame: FrameNum) -> CoreHold {
+        let at = 'place: {
+            if self.0.may_show() {
+                let known = arch::count_own_read(&pin, page, frame);
+                if let Some(entry) = known.or_else(|| self.find(page, frame)) {
+                    break 'place CorePlace::Entry(entry);
+                }
+            }
+            let counters = self.0.counters();
+            let user = counters.user(&pin);
+            match counted(pin, frame, counters, user) {
+                LocalPlace::Counter(counter) => CorePlace::Counter(counter),
+                _ => CorePlace::Descriptor,
+            }
+        };
+        CoreHold { frame, at }
+    }
+}
+
+impl<R: Reader> ByCore<R> {
+    #[inline(never)]
+    fn find(&self, page: u64, frame: FrameNum) -> Option<OwnCount> {
+        let shown = self.0.shown_at(page)?;
+        arch::find_and_count_own(&pin(), page, frame, shown, epoch::domain().epoch())
+    }
+}
+
+impl Drop for CoreHold {
+    #[inline(always)]
+    fn drop(&mut self) {
+        match &self.at {
+            CorePlace::Entry(count) if arch::uncount_own_read(&pin(), count, self.frame) => {}
+            // SAFETY: a hold is dropped once.
+            CorePlace::Counter(counter) => unsafe { counter.leave() },
+            _ => leave(self.frame),
+        }
+    }
+}
+
+impl<R: Reader> HoldPage for AsInPaper<R> {
+    type Hold = PaperHold;
+
+    #[inline(always)]
+    fn hold(&self, pin: Pinned, page: u64, frame: FrameNum) -> PaperHold {
+        let entry = if self.0.may_show() { entry_of(&pin, page, frame, &self.0) } else { None };
+        if entry.is_none() {
+            enter(frame);
+        }
+        page_refs::readers(frame).wait();
+        PaperHold { frame, entry }
+    }
+}
+
+impl Drop for PaperHold {
+    #[inline(always)]
+    fn drop(&mut self) {
+        match &self.entry {
+            // SAFETY: as for `LocalHold`.
+            Some(entry) if unsafe { arch::uncount_read(entry, self.frame) } => {}
+            _ => leave(self.frame),
+        }
+    }
+}
+
+/// Counts a hold in the process's entry, if it has one, and returns that.
+#[inline(always)]
+fn entry_of(pin: &Pinned, page: u64, frame: FrameNum, reader: &impl Reader) -> Option<CountedEntry> {
+    // SAFETY: as in `hold` of a `Reader`.
+    let known = unsafe { reader.known_tables().count_read(page, frame) };
+    known.or_else(|| find_entry(pin, page, frame, reader))
+}
+
+/// Does the same if no read has found the entry before.
+#[inline(never)]
+fn find_entry(pin: &Pinned, page: u64, frame: FrameNum, reader: &impl Reader) -> Option<CountedEntry> {
+    // Each read is to walk all mappings of the file if that is compared with.
+    let (known, now) = (reader.known_tables(), (!is_by_file()).then(|| epoch::domain().epoch()));
+    reader.shown_at(page).and_then(|shown| {
+        // SAFETY: as in `entry_of`.
+        unsafe { known.find_and_count(pin, page, frame, shown, now) }
+    })
+}
+
 /// Counts a hold in the process's entry if that is used by others or not known yet, and in a counter if the
 /// process has no such entry.
 #[inline(never)]
-fn where_searched(pin: &Pinned, page: u64, frame: FrameNum, reader: &impl Reader) -> LocalPlace {
+fn where_searched(pin: Pinned, page: u64, frame: FrameNum, reader: &impl Reader) -> LocalPlace {
     // SAFETY: as in `hold`.
     if let Some(entry) = unsafe { reader.known_tables().count_read(page, frame) } {
-        if read_counters::may_split() && reader.known_tables().make_own(pin, page) {
-            reader.counters().meet(pin);
+        if read_counters::may_split() && reader.known_tables().make_own(&pin, page) {
+            reader.counters().meet(&pin);
         }
         return LocalPlace::Entry(entry);
     }
-    // Each read is to walk all mappings of the file if that is compared with.
-    let (known, now) = (reader.known_tables(), (!is_by_file()).then(|| epoch::domain().epoch()));
-    let entry = reader.shown_at(page).and_then(|shown| {
-        // SAFETY: as in `hold`.
-        unsafe { known.find_and_count(pin, page, frame, shown, now) }
-    });
-    let counters = reader.counters();
-    entry.map_or_else(|| counted(pin, frame, counters, counters.user(pin)), LocalPlace::Entry)
+    let (entry, counters) = (find_entry(&pin, page, frame, reader), reader.counters());
+    let user = counters.user(&pin);
+    entry.map_or_else(|| counted(pin, frame, counters, user), LocalPlace::Entry)
 }
 
 /// Counts a hold in a counter of the process, if this `user` of it has one for the frame. If it has none in
 /// the first place, the frame's descriptor counts as long as no other core does there.
 #[inline(always)]
-fn counted(pin: &Pinned, frame: FrameNum, counters: &ReadCounters, user: &User) -> LocalPlace {
-    if let Some(counter) = user.take_at_once(pin, frame) {
+fn counted(pin: Pinned, frame: FrameNum, counters: &ReadCounters, user: &User) -> LocalPlace {
+    if let Some(counter) = user.take_at_once(&pin, frame) {
         return LocalPlace::Counter(counter);
     }
-    if page_refs::mark(frame).is_own(pin) {
+    if page_refs::mark(frame).is_own(&pin) {
         enter(frame);
         return LocalPlace::Descriptor;
     }
@@ -318,38 +427,56 @@ fn counted(pin: &Pinned, frame: FrameNum, counters: &ReadCounters, user: &User) 
 /// Looks for another counter of the process, and else counts a hold in the frame's descriptor. If readers
 /// contend for that, the process gets a counter for its next read.
 #[inline(never)]
-fn contending(pin: &Pinned, frame: FrameNum, counters: &ReadCounters) -> LocalPlace {
-    if let Some(counter) = counters.take(pin, frame) {
+fn contending(pin: Pinned, frame: FrameNum, counters: &ReadCounters) -> LocalPlace {
+    if let Some(counter) = counters.take(&pin, frame) {
         return LocalPlace::Counter(counter);
     }
     enter(frame);
-    if page_refs::mark(frame).leave(pin) {
-        counters.claim(pin, frame);
+    if page_refs::mark(frame).leave(&pin) {
+        counters.claim(&pin, frame);
     }
     LocalPlace::Descriptor
 }
 
 /// Counts a hold in the frame's descriptor.
 fn enter(frame: FrameNum) {
-    page_refs::readers(frame).fetch_add(1, Ordering::Relaxed);
+    page_refs::readers(frame).take();
 }
 
 /// Counts a hold out of the frame's descriptor. It may have been counted in an entry, whose count has moved.
 #[inline(never)]
 fn leave(frame: FrameNum) {
-    // Release: partner of the Acquire in `ask`.
-    page_refs::readers(frame).fetch_sub(1, Ordering::Release);
+    page_refs::readers(frame).leave();
 }
 
 /// Asks whether a read holds the frame. No core can take a new hold. Counts the question, and the cache lines
 /// that it looks at.
 pub(super) fn ask(pin: &Pinned, frame: FrameNum) -> Asked {
-    // Acquire: partner of the Release in `drop`, as is the one of the tables.
-    let is_in_word = page_refs::readers(frame).load(Ordering::Acquire) != 0;
+    let is_in_word = page_refs::readers(frame).count() != 0;
     let (asked, others) = if is_in_word { (HELD, 0) } else { ask_others(pin, frame) };
-    counters::add(pin, Counter::ReadQueries, 1);
-    counters::add(pin, Counter::ReadQueryLines, 1 + others as i64);
+    count_question(pin, 1 + others);
     asked
+}
+
+/// Asks as LODIC's paper does whether a read holds a page that its file still has. `is_counted` looks at the
+/// entries of all processes, adds up how many there are, and stops at the first that counts a read. Returns a
+/// question if no read holds the page, and none does until that is dropped. The caller is pinned until then.
+pub fn ask_now<'f>(
+    pin: &'f Pinned,
+    frame: FrameNum,
+    is_counted: impl FnOnce(&mut usize) -> bool,
+) -> Option<Question<'f>> {
+    let mut looked_at = 0;
+    let question = page_refs::readers(frame).ask()?;
+    let is_held = question.is_held() || is_counted(&mut looked_at) || question.is_held();
+    count_question(pin, 1 + looked_at);
+    (!is_held).then_some(question)
+}
+
+/// Counts a question, and the number of cache lines that it has looked at.
+fn count_question(pin: &Pinned, lines: usize) {
+    counters::add(pin, Counter::ReadQueries, 1);
+    counters::add(pin, Counter::ReadQueryLines, lines as i64);
 }
 
 /// The answer of a word that has a count.

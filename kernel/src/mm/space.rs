@@ -13,7 +13,9 @@ use abi::config::{Design, Tables};
 use percore::Pinned;
 use radixmap::NodeCounters;
 use sync::{SetOnce, SpinLock};
-use vm::{AddressSpace, ForkBacking, FrameRun, Layout, Mmu, Others, PageNum, PageRange, RadixSpace};
+use vm::{
+    AddressSpace, ForkBacking, FrameNum, FrameRun, Layout, Mmu, Others, PageNum, PageRange, RadixSpace,
+};
 use vm_trees::{Locking, TreeSpace};
 
 use super::machine_memory::MachineMemory;
@@ -72,6 +74,11 @@ impl SpaceHandle {
     /// Returns the number of frames in its page tables. Exact while no core runs the space.
     pub fn table_pages(&self) -> u64 {
         self.tables.table_pages()
+    }
+
+    /// Returns whether the one page table of the space counts a read of `frame` in its entry of `page`.
+    pub fn counts_read(&self, page: PageNum, frame: FrameNum) -> bool {
+        self.tables.counts_read(page, frame)
     }
 
     /// Calls `visit` with every frame of the pages, the page tables and the radix map. Called after

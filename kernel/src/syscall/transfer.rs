@@ -6,7 +6,7 @@ use abi::Errno;
 use abi::file::{IoVec, O_DSYNC, POLLERR, POLLIN, POLLOUT};
 use vm::{Access, VirtAddr};
 
-use super::messages;
+use super::{Task, messages};
 use crate::bytes::{prefix, prefix_mut, tail};
 use crate::fs::buffers::Buffers;
 use crate::fs::content::{Content, WriteAt};
@@ -14,8 +14,9 @@ use crate::fs::host::MountFile;
 use crate::fs::page_cache::{PAGE, PageCache};
 use crate::fs::socket::Carried;
 use crate::fs::{OpenFile, Room, rights};
-use crate::mm::read_refs::{self, InOneWay};
+use crate::mm::read_refs::{AsInPaper, ByCore, InOneWay};
 use crate::mm::{epoch, fallible, user};
+use crate::options::{self, ReadWay};
 use crate::process::{FileReader, fault, retry, retry_on_enomem, under_lock};
 use crate::sched;
 
@@ -313,19 +314,27 @@ fn copy_pages(pages: &PageCache, at: u64, buffers: &mut Buffers) -> Result<usize
 /// buffer of the kernel. A caller that holds a lock gets the error, and faults the page in without the lock.
 fn copy_piece(pages: &PageCache, at: u64, to: IoVec) -> Result<usize, Errno> {
     let len = to.len as usize;
-    if read_refs::is_local() {
-        return sched::with_current(|task| {
-            let reader = FileReader { memory: &task.shared().memory, pages };
-            pages.copy_out(at, to.base, len, &reader)
-        });
+    match options::get().read_way {
+        ReadWay::Pinned => match epoch::without_reclaim(|| pages.copy_out(at, to.base, len, &InOneWay)) {
+            Err(Errno::EFAULT) if epoch::may_reclaim() => copy_by_buffer(pages, at, to),
+            done => done,
+        },
+        ReadWay::Counted => pages.copy_out(at, to.base, len, &InOneWay),
+        ReadWay::ByProcess => {
+            sched::with_current(|task| pages.copy_out(at, to.base, len, &reader(task, pages)))
+        }
+        ReadWay::ByCore => {
+            sched::with_current(|task| pages.copy_out(at, to.base, len, &ByCore(reader(task, pages))))
+        }
+        ReadWay::AsInPaper => {
+            sched::with_current(|task| pages.copy_out(at, to.base, len, &AsInPaper(reader(task, pages))))
+        }
     }
-    if read_refs::may_sleep() {
-        return pages.copy_out(at, to.base, len, &InOneWay);
-    }
-    match epoch::without_reclaim(|| pages.copy_out(at, to.base, len, &InOneWay)) {
-        Err(Errno::EFAULT) if epoch::may_reclaim() => copy_by_buffer(pages, at, to),
-        done => done,
-    }
+}
+
+#[inline(always)]
+fn reader<'t>(task: &'t Task, pages: &'t PageCache) -> FileReader<'t> {
+    FileReader { memory: &task.shared().memory, pages }
 }
 
 #[cold]

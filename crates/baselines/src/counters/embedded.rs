@@ -7,27 +7,29 @@
 //! ```text
 //!    reader: take       the word shows the page, and has room        count + 1     or else  shared + 1
 //!    reader: leave      the word shows the page, and is not 0        count - 1     or else  shared - 1
-//!    owner:  replace    old := swap(word, new, with count 0)                       then     shared + old's count
+//!    owner:  replace    shared + the word's count            then     word := new, with count 0, if it has changed not since
 //! ```
 //!
 //! | word | may become | by |
 //! |---|---|---|
 //! | shows the page, count n | n + 1, n - 1 | readers, by compare-and-swap |
-//! | shows the page, count n | anything, count 0 | the owner, by a swap, after which it adds n to the shared count |
+//! | shows the page, count n | anything, count 0 | the owner, by compare-and-swap, before which it adds n to the shared count |
 //! | anything else | shows the page, count 0 | the owner |
 //!
-//! 1. The counts in all words, the shared count, and what an owner has taken and not added yet, together are
-//!    the number of references. Each step above keeps the sum, wherever a reference is dropped. So a count
-//!    may change its home between the two, which the paper has too.
-//! 2. A reference that is not in the words any more may be dropped before the owner has added it. Then the
-//!    shared count is below zero for a moment, so it wraps. It means nothing alone while a word shows the
-//!    page.
-//! 3. The count is *asked* when no word shows the page, no owner is between its two steps, and no reference
+//! 1. The counts in all words and the shared count together are the number of references, and those that an
+//!    owner counts twice between its two steps. Each step above keeps the sum, wherever a reference is
+//!    dropped. So a count may change its home between the two, which the paper has too.
+//! 2. The owner adds a count to the shared one before it takes it from the word. So no reference is in
+//!    neither, and none is dropped from the shared count before it was added there: that is never below zero.
+//! 3. Counts move from the words to the shared one, and never back. So one who looks at the words first and
+//!    at the shared count last finds each reference that stays meanwhile.
+//! 4. The count is *asked* when no word shows the page, no owner is between its two steps, and no reference
 //!    is taken any more. Then the shared count is the number of references. The paper asks while words show
-//!    the page: it sums them, one after the other, and holds all updates off by a flag.
+//!    the page, which `queried.rs` does by 3.
 //!
-//! Orderings: `leave` is Release. Its partners are the Acquire of the owner's swap, which is ordered before
-//! the question, and the Acquire of the question if the reference was dropped from the shared count.
+//! Orderings: `leave` is Release. Its partners are the Acquire of the owner's compare-and-swap, which is
+//! ordered before the question, and the Acquire of the question if the reference was dropped from the shared
+//! count. The owner's compare-and-swap is Release too: who finds the new word finds the count that it added.
 
 use sync::atomic::{AtomicU64, Ordering};
 
@@ -83,6 +85,13 @@ impl EmbeddedCount {
         value >> self.shift & ((1 << self.bits) - 1)
     }
 
+    /// Returns the count in `word`, for one who asks while references are taken (`queried.rs`).
+    pub fn look(self, word: &AtomicU64, shown: Shown) -> u64 {
+        // Acquire: see the module.
+        let value = word.load(Ordering::Acquire);
+        if value & shown.mask == shown.value { self.of(value) } else { 0 }
+    }
+
     /// Counts a reference in `word` if it shows the page and counts no other, which is usual. Returns the
     /// word's new value if it did.
     #[inline(always)]
@@ -110,10 +119,29 @@ impl EmbeddedCount {
             if new & (shown.mask | self.overflow()) != shown.value {
                 return None;
             }
-            // Relaxed: the host orders the first use of the page, and 3 the question.
+            // Relaxed: the host orders the first use of the page, and 4 the question.
             match word.compare_exchange_weak(value, new, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Some(Taken(new)),
                 Err(now) => value = now,
+            }
+        }
+    }
+
+    /// Puts `new`, which counts nothing, into a word of which the caller is the owner, and returns what was
+    /// there. `add` adds to the shared count of the page that the value shows, or takes back, before the word
+    /// changes.
+    pub fn replace(self, word: &AtomicU64, new: u64, mut add: impl FnMut(u64, i64)) -> u64 {
+        let (mut old, mut added) = (word.load(Ordering::Relaxed), 0);
+        loop {
+            let count = self.of(old) as i64;
+            if count != added {
+                add(old, count - added);
+                added = count;
+            }
+            // AcqRel: see the module, and whatever the new word leads to is seen by who finds it there.
+            match word.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return old,
+                Err(now) => old = now,
             }
         }
     }
@@ -127,6 +155,19 @@ impl EmbeddedCount {
         match word.compare_exchange(taken.0, taken.0 - self.one(), Ordering::Release, Ordering::Relaxed) {
             Ok(_) => true,
             Err(now) => self.leave_from(word, now, shown),
+        }
+    }
+
+    /// Moves a reference from `word`, if it shows the page and has one, to the shared count, to which `add`
+    /// adds, or from which it takes back.
+    pub fn move_one(self, word: &AtomicU64, shown: Shown, mut add: impl FnMut(i64)) {
+        let value = word.load(Ordering::Relaxed);
+        if value & shown.mask != shown.value || self.of(value) == 0 {
+            return;
+        }
+        add(1);
+        if !self.leave_from(word, value, shown) {
+            add(-1);
         }
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod deltas;
 pub(crate) mod embedded;
 pub(crate) mod locked;
 pub(crate) mod paygo;
+pub(crate) mod queried;
 pub(crate) mod shared;
 pub(crate) mod sloppy;
 pub(crate) mod slots;

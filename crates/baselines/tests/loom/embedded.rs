@@ -49,8 +49,9 @@ impl Page {
     }
 
     fn replace(&self, new: u64) {
-        let old = self.word.swap(new, Ordering::Acquire);
-        self.shared.fetch_add(self.count.of(old), Ordering::Relaxed);
+        self.count.replace(&self.word, new, |_, references| {
+            self.shared.fetch_add(references as u64, Ordering::Relaxed);
+        });
     }
 
     /// Ends the page if no reader holds it. The word does not show it any more.

@@ -8,6 +8,7 @@ mod counters;
 mod embedded;
 #[path = "../support/forgetful.rs"]
 mod forgetful;
+mod queried;
 mod skiplist;
 mod slots;
 mod split;

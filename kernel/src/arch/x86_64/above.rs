@@ -62,6 +62,6 @@ pub trait KernelFrames {
     fn free_stack(pin: &Pinned, frame: u64);
     /// Takes the frames from `start` to `end`, a part of the image that nothing uses.
     fn take_image(start: u64, end: u64);
-    /// Adds reads to the count in a frame's descriptor.
-    fn add_reads(frame: u64, reads: u64);
+    /// Adds reads to the count in a frame's descriptor, or takes some back.
+    fn add_reads(frame: u64, reads: i64);
 }

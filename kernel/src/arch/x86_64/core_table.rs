@@ -7,6 +7,7 @@ use percore::Pinned;
 use vm::{Asid, OutOfMemory, PageNum, PageRange, Presence};
 
 use super::above::KernelFrames;
+use super::entry_count;
 use super::page_table::{TOP, Table, bits, is_huge, user_link};
 use super::{cpu, interrupts, kernel_map, pcid, table_walk, tlb};
 use crate::above::Above;
@@ -55,6 +56,7 @@ impl CoreTable {
 
     /// Takes the table back that `entry` led to, and nothing leads to any more.
     pub fn free(&self, pin: &Pinned, entry: u64) {
+        entry_count::forget_tables(pin);
         Above::free_table(pin, (entry & bits::ADDRESS) >> 12);
         self.tables.store(self.tables.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
@@ -70,6 +72,16 @@ impl CoreTable {
             // SAFETY: the owner's table, and no table of it is freed meanwhile.
             unsafe { table_walk::clear::<false>(top, runs, true) };
         }
+    }
+
+    /// Does the same for `pages` in a handler, whose entries may count a read.
+    #[cold]
+    pub fn clear_counted(&self, pages: PageRange) {
+        if let Some(top) = self.top().filter(|_| self.presence.is_here()) {
+            // SAFETY: as in `clear`.
+            return unsafe { table_walk::clear::<true>(top, &[pages], true) };
+        }
+        self.clear(&[pages]);
     }
 
     /// Removes the entries of the pages of `runs` from the table, which is not in use. By the owner only.
@@ -162,6 +174,7 @@ impl CoreTable {
             return;
         }
         self.tables.store(0, Ordering::Relaxed);
+        entry_count::forget_tables(pin);
         if self.presence.is_here() {
             pcid::load_kernel(pin);
         }

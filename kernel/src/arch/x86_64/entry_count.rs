@@ -1,11 +1,29 @@
-//! LODIC's local counters of reads (`read_refs=lodic`): bits 58 to 52 of a page's entry in the one table of
-//! its space. The CPU ignores them there. The protocol is that of [`EmbeddedCount`], and the owner of an
-//! entry is the core that has its page's slot locked.
+//! LODIC's local counters of reads (`read_refs=lodic`): bits 58 to 52 of a page's entry. The CPU ignores them
+//! there. The protocol is that of [`EmbeddedCount`], and the owner of an entry is the core that has its
+//! page's slot locked.
 //!
+//! # In the one table of a space
 //! A reader looks its entry up in the table that its core runs on. It walks it as the CPU does, without a
 //! lock: tables of a shared table stay until the space goes. So a reader that counts itself out uses the
 //! entry that it found, whatever core it runs on by then. So do later reads: the tables that walks have found
 //! are [remembered](KnownTables).
+//!
+//! # In the table of one core
+//! A reader counts itself in the table of its core, whose entries no other core writes. The core may drop the
+//! table, and need not tell the others which entries it has cleared while it did not run the space. So a
+//! count there would be lost if it stayed. It does not:
+//!
+//! | the reader | its count is in |
+//! |---|---|
+//! | copies | the entry: it runs on the core, which runs its space, and the kernel is not preempted |
+//! | copies, when an interrupt clears the entry for another core | the word of the frame, where [`replace`] has put it |
+//! | handles a fault in the middle of the copy | the word: [`move_own_to_word`] is the first thing that the fault does |
+//! | copies again after the fault, perhaps on another core | the word |
+//!
+//! So an entry has a count of one at most, that of the running task. Whatever else a core does with its table
+//! finds none: it switches tasks, fills and drops tables when it is not in the middle of a copy, or in the
+//! fault. The reader counts itself out of the entry of the core on which it ends, if that has a count, which
+//! is its own, and else out of the word.
 
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -19,11 +37,12 @@ use super::above::KernelFrames;
 use super::cpu;
 use super::page_table::{ENTRIES, TOP, Table, bits};
 use crate::above::Above;
-use crate::options;
+use crate::arch::per_core::all_cores;
+use crate::options::{self, ReadWay};
 
 const COUNT: EmbeddedCount = EmbeddedCount::new(ENTRY.0, ENTRY.1);
 
-/// A page's entry that counts a read of the running task's process.
+/// A page's entry that counts a read of the running task's process, in the one table of its space.
 pub struct CountedEntry {
     entry: NonNull<AtomicU64>,
     taken: Taken,
@@ -52,6 +71,7 @@ struct Known {
 
 /// A table that shows nothing. So a read need not ask whether there is one.
 static NONE: Table = Table::empty();
+const NO_ENTRY: *mut AtomicU64 = (&raw const NONE).cast_mut().cast();
 
 impl Known {
     const fn none() -> Self {
@@ -165,6 +185,94 @@ impl KnownTables {
     }
 }
 
+/// The part of its own table of the space that it runs which a core knows. Only the core itself accesses it.
+struct Own {
+    known: KnownTables,
+    /// The entry in which a task has last counted a read, or one that shows nothing. Relaxed: only the core
+    /// itself uses it.
+    last: AtomicPtr<AtomicU64>,
+}
+
+all_cores! {
+    static OWN: Own = Own { known: KnownTables::new(), last: AtomicPtr::new(NO_ENTRY) };
+}
+
+impl Own {
+    #[inline(always)]
+    fn count(&self, page: u64, frame: FrameNum) -> Option<OwnCount> {
+        // SAFETY: the core forgets its tables before it frees one of them and before it stops running the
+        // space, and the caller is a task on it.
+        let entry = unsafe { self.known.of(page).entry(page) };
+        let taken = COUNT.take_first(entry, shown(frame))?;
+        self.last.store(ptr::from_ref(entry).cast_mut(), Ordering::Relaxed);
+        Some(OwnCount(taken))
+    }
+
+    #[inline(always)]
+    fn last(&self) -> &AtomicU64 {
+        // SAFETY: as in `count`.
+        unsafe { &*self.last.load(Ordering::Relaxed) }
+    }
+
+    fn forget(&self) {
+        self.known.forget();
+        self.last.store(NO_ENTRY, Ordering::Relaxed);
+    }
+}
+
+/// A read that was counted in an entry of the table of the core that the task ran on.
+pub struct OwnCount(Taken);
+
+/// Counts a read of `frame`, which is a page of a file, in this core's own entry of it, if a read has found
+/// that before.
+#[inline(always)]
+pub fn count_own_read(pin: &Pinned, page: u64, frame: FrameNum) -> Option<OwnCount> {
+    OWN.mine(pin).count(page, frame)
+}
+
+/// Looks for this core's entry of the page `shown`, which may show `page` of a file, and counts a read of
+/// `frame` there if it does. Remembers the table in the epoch `now`.
+#[cold]
+pub fn find_and_count_own(
+    pin: &Pinned,
+    page: u64,
+    frame: FrameNum,
+    shown: PageNum,
+    now: u64,
+) -> Option<OwnCount> {
+    let own = OWN.mine(pin);
+    own.known.remember(pin, page, shown, table_of(shown)?, now);
+    own.count(page, frame)
+}
+
+/// Drops a read of `frame` from the entry in which this core has last counted one, if it is counted there
+/// still. Returns whether it was.
+#[inline(always)]
+pub fn uncount_own_read(pin: &Pinned, counted: &OwnCount, frame: FrameNum) -> bool {
+    COUNT.leave(OWN.mine(pin).last(), &counted.0, shown(frame))
+}
+
+/// Moves the count of the running task's read, which a fault has stopped in the middle of its copy, from this
+/// core's entry to the word of the frame. Most faults stop no such read.
+pub(super) fn move_own_to_word(pin: &Pinned) {
+    if !is_by_core() {
+        return;
+    }
+    let entry = OWN.mine(pin).last();
+    // Whatever frame it shows, a count there is that of the task's read.
+    let shown = FrameNum::new((entry.load(Ordering::Relaxed) & bits::ADDRESS) >> 12);
+    COUNT.move_one(entry, self::shown(shown), |reads| Above::add_reads(shown.get(), reads));
+}
+
+/// Makes this core forget its own tables, one of which is about to be freed, or whose space it is about to
+/// leave.
+#[inline(always)]
+pub(super) fn forget_tables(pin: &Pinned) {
+    if is_by_core() {
+        OWN.mine(pin).forget();
+    }
+}
+
 fn count_in(entry: &AtomicU64, frame: FrameNum) -> Option<CountedEntry> {
     let taken = COUNT.take(entry, shown(frame))?;
     Some(CountedEntry { entry: NonNull::from(entry), taken })
@@ -188,9 +296,17 @@ fn shown(frame: FrameNum) -> Shown {
 
 /// Returns the table of `page`'s entry below the one that this core runs on, if there is one.
 fn table_of<'t>(page: PageNum) -> Option<&'t Table> {
-    // SAFETY: the caller is a task in its call, so the core runs on the shared table of the task's space.
-    // That stays while the task has the space, and so do the tables below it.
-    let mut table = unsafe { Table::at(cpu::cr3()) };
+    // SAFETY: the caller is a task in its call, so the core runs on the table of the task's space. If that is
+    // the one of all cores, it stays while the task has the space, and so do the tables below it. If it is
+    // the core's own, only the core frees tables, and it forgets them before.
+    unsafe { lowest_below(Table::at(cpu::cr3() & bits::ADDRESS), page) }
+}
+
+/// Returns the table of `page`'s entry below `top`, if there is one.
+///
+/// # Safety
+/// None of the tables is freed while the result is used.
+unsafe fn lowest_below(mut table: &Table, page: PageNum) -> Option<&Table> {
     for level in (1..=TOP).rev() {
         // Acquire: a table is seen zeroed, as for `below_or_new` in `shared_table.rs`.
         let value = table.toward(page.get(), level).load(Ordering::Acquire);
@@ -205,10 +321,25 @@ pub(super) fn is_used() -> bool {
     options::get().counts_in_entries()
 }
 
-/// Moves the count of `old`, the former value of an entry, to the frame that it showed.
+/// Returns whether those of a core's own table may.
+#[inline(always)]
+pub(super) fn is_by_core() -> bool {
+    options::get().read_way == ReadWay::ByCore
+}
+
+/// Puts `new` into an entry of level 0, and returns what was there. Its count moves to the frame that it
+/// showed.
 #[inline]
-pub(super) fn carry(old: u64) {
-    if COUNT.of(old) > 0 {
-        Above::add_reads((old & bits::ADDRESS) >> 12, COUNT.of(old));
-    }
+pub(super) fn replace(entry: &AtomicU64, new: u64) -> u64 {
+    COUNT.replace(entry, new, |old, reads| Above::add_reads((old & bits::ADDRESS) >> 12, reads))
+}
+
+/// Returns whether the entry of `page` in the table below `top` shows `frame` and counts a read of it.
+///
+/// # Safety
+/// None of the tables is freed meanwhile.
+pub(super) unsafe fn is_counted(top: &Table, page: PageNum, frame: FrameNum) -> bool {
+    // SAFETY: the caller's promise.
+    let table = unsafe { lowest_below(top, page) };
+    table.is_some_and(|table| COUNT.look(table.toward(page.get(), 0), shown(frame)) > 0)
 }

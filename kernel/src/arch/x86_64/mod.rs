@@ -52,7 +52,8 @@ mod wait;
 
 pub use above::{Boot, Handlers, KernelFrames, Running};
 pub use context::KernelStack;
-pub use entry_count::{CountedEntry, KnownTables, uncount_read};
+pub use entry_count::{CountedEntry, KnownTables, OwnCount};
+pub use entry_count::{count_own_read, find_and_count_own, uncount_own_read, uncount_read};
 pub use exit::exit;
 pub use features::{choose_syscall_entry, hwcap};
 pub use flow::{Suspended, current, resume, take_left, with_current, with_task_or_none};

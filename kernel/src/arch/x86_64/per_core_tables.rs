@@ -23,6 +23,9 @@
 //! an entry that was filled meanwhile may go, which costs a fault, and a core that linked meanwhile checks
 //! once more whether it may. The owner adds tables outside handlers, and frees them with interrupts off, or,
 //! where a leaf is linked, after they are out of reach.
+//!
+//! Reads of files may count themselves in the entries (`entry_count.rs`). Only a handler finds such a count,
+//! because the task has none when it does anything but copy.
 
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -31,6 +34,7 @@ use percore::{CoreId, CoreSet, LazyPerCore, Pinned};
 use vm::{FrameNum, Mmu, OutOfMemory, PageNum, PageRange, Prot, Shot, Tables};
 
 use super::core_table::{CoreTable, drop_huge, entry_of};
+use super::entry_count;
 use super::page_table::{Table, bits, is_huge, user_huge, user_leaf, user_leaf_link};
 use super::physmap::virt_to_phys;
 use super::shootdown::{self, Clearable};
@@ -177,8 +181,13 @@ impl<const ADAPTIVE: bool> Mmu for CoreTables<ADAPTIVE> {
 }
 
 impl<const ADAPTIVE: bool> Clearable for CoreTables<ADAPTIVE> {
+    /// The interrupt may have hit a read that is counted in one of the entries.
     fn clear_here(&self, pin: &Pinned, pages: PageRange) {
-        self.clear_mine(pin, &[pages]);
+        match self.cores.mine(pin) {
+            Some(mine) if !ADAPTIVE && entry_count::is_by_core() => mine.clear_counted(pages),
+            Some(mine) => mine.clear(&[pages]),
+            None => {}
+        }
     }
 }
 
@@ -194,6 +203,9 @@ impl<const ADAPTIVE: bool> SpaceTables for CoreTables<ADAPTIVE> {
     fn leave(&self, pin: &Pinned) {
         pcid::load_kernel(pin);
         RUN.mine(pin).store(0, Ordering::Relaxed);
+        if !ADAPTIVE {
+            entry_count::forget_tables(pin);
+        }
         if let Some(mine) = self.cores.mine(pin) {
             mine.presence.leave();
         }
@@ -218,6 +230,11 @@ impl<const ADAPTIVE: bool> SpaceTables for CoreTables<ADAPTIVE> {
         let roots = self.cores.iter().map(CoreTable::root).filter(|&root| root != 0);
         // SAFETY: tables are freed by their cores before the space is retired, and with the space.
         roots.for_each(|root| unsafe { table_walk::each_frame(root, visit) });
+    }
+
+    /// Returns false: only the core itself looks into its table.
+    fn counts_read(&self, _page: PageNum, _frame: FrameNum) -> bool {
+        false
     }
 }
 

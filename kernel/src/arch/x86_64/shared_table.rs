@@ -103,12 +103,7 @@ fn below_or_new<'a>(pin: &Pinned, entry: &AtomicU64, page: PageNum) -> Result<&'
 
 /// Fills a table with small pages. Returns whether it had some before.
 fn fill_all(table: &Table, first: FrameNum, prot: Prot) -> bool {
-    let fill = |at| {
-        // AcqRel: a core that finds the entry finds the frame zeroed.
-        let old = table.entry(at).swap(user_leaf(first.get() + at as u64, prot), Ordering::AcqRel);
-        entry_count::carry(old);
-        old
-    };
+    let fill = |at: usize| entry_count::replace(table.entry(at), user_leaf(first.get() + at as u64, prot));
     (0..ENTRIES).map(fill).filter(|old| old & bits::PRESENT != 0).count() > 0
 }
 
@@ -118,9 +113,8 @@ impl Mmu for SharedTable {
     }
 
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory> {
-        // AcqRel: a core that finds the entry finds the frame zeroed.
-        let old = self.entry_of(pin, page, 0)?.swap(user_leaf(frame.get(), prot), Ordering::AcqRel);
-        entry_count::carry(old);
+        // A core that finds the entry finds the frame zeroed.
+        let old = entry_count::replace(self.entry_of(pin, page, 0)?, user_leaf(frame.get(), prot));
         if old & bits::PRESENT != 0 {
             cpu::flush_page(page.get() << 12);
         }
@@ -233,6 +227,11 @@ impl SpaceTables for SharedTable {
     fn each_frame(&self, visit: &mut dyn FnMut(u64)) {
         // SAFETY: tables are freed with the space only.
         unsafe { table_walk::each_frame(self.root, visit) };
+    }
+
+    fn counts_read(&self, page: PageNum, frame: FrameNum) -> bool {
+        // SAFETY: as for `each_frame`.
+        unsafe { entry_count::is_counted(self.top(), page, frame) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The operations of a space's tables that the kernel needs beyond `vm::Mmu`.
 
 use percore::Pinned;
+use vm::{FrameNum, PageNum};
 
 /// Tables that one piece of freeing them takes at most: each is a walk of its entries.
 pub const PIECE: usize = 256;
@@ -20,4 +21,6 @@ pub trait SpaceTables: Send + Sync {
     fn free_piece(&mut self, pin: &Pinned) -> bool;
     /// Calls `visit` with every frame that the tables are made of. While no core runs the space, nor will.
     fn each_frame(&self, visit: &mut dyn FnMut(u64));
+    /// Returns whether the entry of `page` shows `frame` and counts a read of it.
+    fn counts_read(&self, page: PageNum, frame: FrameNum) -> bool;
 }

@@ -141,8 +141,7 @@ fn clear_leaf<const COUNTS: bool>(table: &Table, page: u64, flusher: &mut Flushe
     // Relaxed: as in `descend`.
     if entry.load(Ordering::Relaxed) & bits::PRESENT != 0 {
         if COUNTS {
-            // Acquire: partner of the Release of a read that is not counted here any more.
-            entry_count::carry(entry.swap(0, Ordering::Acquire));
+            entry_count::replace(entry, 0);
         } else {
             entry.store(0, Ordering::Relaxed);
         }

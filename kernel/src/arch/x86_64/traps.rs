@@ -6,6 +6,7 @@
 use vm::{Access, VirtAddr};
 
 use super::above::Handlers;
+use super::entry_count;
 use super::frame::TrapFrame;
 use super::idt::{self, PAGE_FAULT};
 use super::{apic, cpu, interrupts, ipi, shootdown, user_copy};
@@ -85,6 +86,7 @@ pub(super) extern "sysv64" fn from_kernel(frame: &mut TrapFrame) {
 /// Resolves a fault in the middle of a copy, or makes the copy fail.
 fn user_copy_fault(frame: &mut TrapFrame) {
     let address = VirtAddr::new(cpu::cr2());
+    entry_count::move_own_to_word(&percore::pin());
     let were_on = frame.rflags & INTERRUPTS_ON != 0;
     if were_on {
         interrupts::enable();

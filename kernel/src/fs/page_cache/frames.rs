@@ -17,7 +17,7 @@ use crate::mm::fallible;
 use crate::mm::page_tree::PageTree;
 use crate::mm::remains::{self, Remains};
 use crate::mm::space::SpaceHandle;
-use crate::mm::{epoch, frame_io, frames, page_refs};
+use crate::mm::{epoch, frame_io, frames, page_refs, read_refs};
 use crate::sched;
 
 /// The most nodes of the tree that one piece of freeing it empties.
@@ -132,12 +132,56 @@ impl PageCache {
         dropped
     }
 
+    /// Removes those pages from `first` up to `end` that can be made again, and returns how many. As LODIC's
+    /// paper has it, pages stay that are being read.
+    pub(super) fn drop_unread(&self, first: u64, end: u64) -> u64 {
+        if !read_refs::is_asked_first() {
+            return self.drop_pages(first, end);
+        }
+        let (mut dropped, mut rest) = (0, first..end);
+        while let Some(page) = self.pages.first(rest) {
+            dropped += self.drop_if_unread(page);
+            rest = page + 1..end;
+        }
+        dropped
+    }
+
+    fn drop_if_unread(&self, page: u64) -> u64 {
+        let pin = pin();
+        let Some(frame) = self.pages.get(&pin, page) else { return 0 };
+        let question = read_refs::ask_now(&pin, frame, |looked_at| self.is_counted(page, frame, looked_at));
+        question.map_or(0, |_until_it_is_gone| self.drop_pages(page, page + 1))
+    }
+
+    /// Returns whether a process counts a read of `page` in its page table. A mapping that is made meanwhile
+    /// has no count when the question begins, and the count of one that goes has moved to the word.
+    fn is_counted(&self, page: u64, frame: FrameNum, looked_at: &mut usize) -> bool {
+        let counted = self.mappings.find(|mapping| {
+            let shown = mapping.shown_at(page, page + 1);
+            let space = mapping.space().filter(|_| !shown.is_empty())?;
+            *looked_at += 1;
+            space.counts_read(shown.start(), frame).then_some(())
+        });
+        counted.is_some()
+    }
+
     /// Does the same in pieces, between which other tasks run. The caller holds no lock.
     pub(super) fn drop_in_pieces(&self, first: u64, end: u64) {
+        self.in_pieces(first, end, |from, to| self.drop_pages(from, to));
+    }
+
+    /// Removes those pages from `first` up to `end` that can be made again and that no read holds, and then
+    /// invalidates the translations of all, in pieces. The caller holds no lock.
+    pub(super) fn remove_unread(&self, first: u64, end: u64) {
+        self.in_pieces(first, end, |from, to| self.drop_unread(from, to));
+        self.invalidate_in_pieces(first, end, Copies::Keep);
+    }
+
+    fn in_pieces(&self, first: u64, end: u64, drop: impl Fn(u64, u64) -> u64) {
         let mut from = first;
         while from < end {
             let to = self.pages.extent(from..end, PIECE);
-            self.drop_pages(from, to);
+            drop(from, to);
             from = to;
             sched::pause();
         }
@@ -148,6 +192,10 @@ impl PageCache {
     /// holds no lock.
     pub(super) fn remove(&self, first: u64, end: u64, copies: Copies) {
         self.drop_in_pieces(first, end);
+        self.invalidate_in_pieces(first, end, copies);
+    }
+
+    fn invalidate_in_pieces(&self, first: u64, end: u64, copies: Copies) {
         self.mappings.for_each(|mapping| {
             let shown = mapping.shown_at(first, end);
             if let Some(space) = mapping.space().filter(|_| !shown.is_empty()) {

@@ -68,13 +68,20 @@ impl PageCache {
         dropped
     }
 
+    /// Does the same for pages that no read holds, if that is to be asked first.
+    pub fn reclaim(&self, range: Range<u64>) -> u64 {
+        let dropped = self.drop_unread(range.start, range.end);
+        self.invalidate(range.start, range.end, Copies::Keep);
+        dropped
+    }
+
     /// Drops the pages that lie in `len` bytes from `at` on, or in all bytes from there on if `len` is 0, if
     /// they can be made again. Those are the pages of the boot image and of the host, mapped or not. Pages of
     /// other files have no place to be read from again, and stay.
     pub fn discard(&self, at: u64, len: u64) {
         let (first, end) = (pages(at), self.whole_end(at, len));
         if self.kind.is_clean() && first < end {
-            self.remove(first, end, Copies::Keep);
+            self.remove_unread(first, end);
         }
     }
 
