@@ -133,8 +133,8 @@ impl Design {
 
 impl ReadRefs {
     /// Returns whether reads are counted in page tables, with such tables and such a counter of pages. That
-    /// needs tables of which all entries belong to page tables, and a counter that frees a page some epochs
-    /// after the last holder.
+    /// needs tables that link no leaf of the map, and a counter that frees a page some epochs after the last
+    /// holder.
     pub fn counts_in_entries(self, tables: Tables, refs: Refs) -> bool {
         let has_place = match tables {
             Tables::Shared => self.is_lodic(),

@@ -63,7 +63,7 @@ pub struct Options {
 pub enum ReadWay {
     /// The core stays pinned.
     Pinned,
-    /// It is counted in the way of all processes.
+    /// It is counted, or not, in the way of all processes.
     Counted,
     /// Its process counts it.
     ByProcess,

@@ -177,8 +177,14 @@ fn a_query_looks_at_the_lines_that_may_count() {
     let mapped: &[&str] = &["--mapped"];
     let asked = [("shared", none, 1), ("paygo", none, 5), ("lodic", mapped, 1), ("lodic-file", mapped, 1)];
     let asked = asked.map(|(read_refs, more, words)| (read_refs, more, [40, 40 * words]));
-    for (read_refs, more, wanted) in asked.into_iter().chain([("refcache", none, [0, 0])]) {
-        let options = ["-c", "4", "--tables", "shared", "--read-refs", read_refs];
+    // The paper's query of a file of the boot image: the word, and the entries of four processes.
+    let path = scratch("queries").join("file");
+    fs::write(&path, [7; 20 * 4096]).unwrap();
+    let file = format!("{}:/file", path.display());
+    let others =
+        [("refcache", none, [0, 0]), ("lodic-paper", &["--mapped", "--file", "/file"], [40, 40 * 5])];
+    for (read_refs, more, wanted) in asked.into_iter().chain(others) {
+        let options = ["-c", "4", "--tables", "shared", "--read-refs", read_refs, "--file", &file];
         let words =
             ["hotfile", "--pages", "20", "--reads", "1", "--iterations", "2", "--warmup", "0", "--json"];
         let report = run(&options, &[&words, more].concat()).report();

@@ -331,7 +331,7 @@ impl PageCache {
     ///
     /// # Errors
     /// EFAULT if a page of the program's is missing, EIO or ENOMEM if a page cannot be made.
-    pub fn copy_out(&self, at: u64, to: u64, len: usize, way: &impl HoldPage) -> Result<usize, Errno> {
+    pub fn copy_out(&self, at: u64, to: u64, len: usize, way: &impl HoldPage<Self>) -> Result<usize, Errno> {
         let first = (PAGE - (at % PAGE as u64) as usize).min(len);
         let done = self.copy_one_out(at, to, first, way)?;
         // Most copies are of bytes of one page.
@@ -343,7 +343,7 @@ impl PageCache {
     }
 
     #[cold]
-    fn copy_rest_out(&self, at: u64, to: u64, len: usize, way: &impl HoldPage) -> Result<usize, Errno> {
+    fn copy_rest_out(&self, at: u64, to: u64, len: usize, way: &impl HoldPage<Self>) -> Result<usize, Errno> {
         let mut done = 0;
         for (_, _, bytes) in pieces(at, len) {
             // This is one page, so it does not come back here.
@@ -358,7 +358,13 @@ impl PageCache {
 
     /// Copies bytes of one page.
     #[inline(always)]
-    fn copy_one_out(&self, at: u64, to: u64, bytes: usize, way: &impl HoldPage) -> Result<usize, Errno> {
+    fn copy_one_out(
+        &self,
+        at: u64,
+        to: u64,
+        bytes: usize,
+        way: &impl HoldPage<Self>,
+    ) -> Result<usize, Errno> {
         let held = self.hold(at / PAGE as u64, way)?;
         // The end is read after the page is looked for: a truncation lowers it before it removes pages.
         let valid = self.len().saturating_sub(at).min(bytes as u64) as usize;
@@ -371,7 +377,7 @@ impl PageCache {
 
     /// Returns the frame of `page`, if it has one, and what keeps it.
     #[inline(always)]
-    fn hold<W: HoldPage>(&self, page: u64, way: &W) -> Result<Option<(FrameNum, W::Hold)>, Errno> {
+    fn hold<W: HoldPage<Self>>(&self, page: u64, way: &W) -> Result<Option<(FrameNum, W::Hold)>, Errno> {
         let pin = pin();
         let frame = match self.pages.get(&pin, page) {
             Some(frame) => frame,
@@ -380,7 +386,7 @@ impl PageCache {
                 None => return Ok(None),
             },
         };
-        Ok(Some((frame, way.hold(pin, page, frame))))
+        Ok(Some((frame, way.hold(pin, self, page, frame))))
     }
 
     /// Returns the frame that holds what a read finds in a page that is not in memory: none if that is

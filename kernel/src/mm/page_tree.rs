@@ -94,6 +94,18 @@ impl PageTree {
         });
     }
 
+    /// Removes `page` if `frame` is still its frame, and returns whether it did. The caller gets the
+    /// reference that the tree held.
+    pub fn take_one(&self, page: u64, frame: FrameNum) -> bool {
+        let (seen, mut is_taken) = (PRESENT | frame.get(), false);
+        let _all = self.for_each(page..page + 1, &mut |_, word| {
+            // AcqRel: as in `take`.
+            is_taken = word.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+            ControlFlow::<()>::Continue(())
+        });
+        is_taken
+    }
+
     /// Returns the first page of `range` that has a frame.
     pub fn first(&self, range: Range<u64>) -> Option<u64> {
         let found = self.for_each(range, &mut |page, word| match word.load(Ordering::Relaxed) {

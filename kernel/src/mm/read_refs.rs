@@ -11,7 +11,7 @@
 //! | `shared` | the descriptor's word, twice | may reclaim, sleep and move to another core | when the word is 0, which is asked every few epochs |
 //! | `refcache` | this core's delta cache, twice | the same | some epochs after the last reference is dropped, a read's or another |
 //! | `paygo` | an entry of this core's table, twice | the same | when no table has an entry of the frame and the word is 0, asked every few epochs |
-//! | `lodic` | the entry of the page in the one table of its process, twice, if that shows the page and the process asked for it; or a [counter of its process](read_counters), if readers contend; or else as `shared` | the same | when the word is 0 and no process counts a read, asked every few epochs |
+//! | `lodic` | the entry of the page in the page table that its core runs on, twice, if that shows the page and the process asked for it; or a [counter of its process](read_counters), if readers contend; or else as `shared` | the same | when the word is 0 and no process counts a read, asked every few epochs |
 //! | `lodic-file` | as `lodic`, but the entry is found by a walk of all mappings of the file, as LODIC's paper compares with | the same | the same |
 //! | `lodic-unsplit` | as `lodic`, but threads of a process share its counters, as in LODIC's paper | the same | the same |
 //! | `lodic-paper` | the entry or the descriptor's word, and nothing else. Reclaim asks before it drops a page, and leaves one that is read | the same | when the word is 0 |
@@ -41,10 +41,11 @@
 //! 3. The frame's other references do not matter to a hold: those of pages that map it are counted by the
 //!    header or by a baseline, which are told only after 2.
 //! 4. A hold remembers where it was counted: PayGo's anchor lies on the reader's stack. So a read that moved
-//!    to another core counts itself out of the entry of the first core.
+//!    to another core counts itself out of the entry of the first core. A hold in the table of one core does
+//!    not: a fault moves it to the word before the task may move ([`ByCore`], `arch::entry_count`).
 //! 5. An entry's count moves to the word of the descriptor before its page drops its reference to the frame
 //!    (`arch::entry_count`). `release` runs after all pages have dropped theirs. So it finds all holds in the
-//!    word, and need not look for entries. LODIC's query, which [`ask_now`] is, sums all entries instead.
+//!    word, and need not look for entries. LODIC's query, which [`ask_now`] is, looks at all entries instead.
 //!    Its answer only saves the file a page that is being read: the frame is freed by `release`.
 //! 6. A counter of a process keeps its frame while it has a count. `release` looks at those of all processes,
 //!    if a read has ever made one for the frame (`read_counters.rs`).
@@ -80,35 +81,37 @@ const ENTRIES: usize = reads::PAYGO_ENTRIES;
 static TABLES: SetOnce<PayGo> = SetOnce::new();
 
 /// A way to hold a page of a file while it is read.
-pub trait HoldPage {
+pub trait HoldPage<F> {
     /// A read's claim to a file's frame. The frame is not freed before this is dropped, except with `none`.
     /// It stays with its call, in which the task keeps its space.
     type Hold;
-    /// Takes a hold of a page of a file and its frame, which the caller found in the file's tree since it was
+    /// Takes a hold of `page` of a file and its frame, which the caller found in the file's tree since it was
     /// pinned by `pin`.
-    fn hold(&self, pin: Pinned, page: u64, frame: FrameNum) -> Self::Hold;
+    fn hold(&self, pin: Pinned, file: &F, page: u64, frame: FrameNum) -> Self::Hold;
 }
 
 /// The way of all processes.
 pub struct InOneWay;
 
-/// A process that counts its reads of a file itself.
+/// A process that counts its reads of files itself.
 pub trait Reader {
+    /// A file that it reads.
+    type File;
     /// Returns its counters.
     fn counters(&self) -> &ReadCounters;
     /// Returns whether enough processes have named regions of the file to look for this one's.
-    fn may_show(&self) -> bool;
-    /// Returns the page at which it may show a page of the file.
-    fn shown_at(&self, page: u64) -> Option<PageNum>;
+    fn may_show(file: &Self::File) -> bool;
+    /// Returns the page at which it may show `page` of the file.
+    fn shown_at(&self, file: &Self::File, page: u64) -> Option<PageNum>;
     /// Returns what is known of the page tables of its space. A process has one space, and a list of its own.
     fn known_tables(&self) -> &KnownTables;
 }
 
 /// A process that counts a read in the page table of its core, if that shows the page.
-pub struct ByCore<R>(pub R);
+pub struct ByCore<'r, R>(pub &'r R);
 
 /// A process that counts as in LODIC's paper.
-pub struct AsInPaper<R>(pub R);
+pub struct AsInPaper<'r, R>(pub &'r R);
 
 /// A hold in the way of all processes.
 #[must_use]
@@ -211,11 +214,11 @@ pub(super) fn add(frame: FrameNum, reads: i64) {
     page_refs::readers(frame).add(reads);
 }
 
-impl HoldPage for InOneWay {
+impl<F> HoldPage<F> for InOneWay {
     type Hold = Hold;
 
     #[inline]
-    fn hold(&self, pin: Pinned, _page: u64, frame: FrameNum) -> Hold {
+    fn hold(&self, pin: Pinned, _file: &F, _page: u64, frame: FrameNum) -> Hold {
         let at = match options::get().read_refs {
             ReadRefs::Pinned => Place::Pin { _pin: pin },
             ReadRefs::None => Place::Nowhere,
@@ -266,23 +269,23 @@ impl Hold {
     }
 }
 
-impl<R: Reader> HoldPage for R {
+impl<R: Reader> HoldPage<R::File> for R {
     type Hold = LocalHold;
 
     /// Takes a hold in the process's entry of the page, if that shows the frame and this core reads there, or
     /// else in a counter of the process, if it has one for the frame. It may have one that is passed over
     /// while no other core counts in the frame's descriptor.
     #[inline(always)]
-    fn hold(&self, pin: Pinned, page: u64, frame: FrameNum) -> LocalHold {
+    fn hold(&self, pin: Pinned, file: &R::File, page: u64, frame: FrameNum) -> LocalHold {
         let at = 'place: {
-            let user = if self.may_show() {
+            let user = if R::may_show(file) {
                 // SAFETY: the list is that of the process, which reads here in its one space (see `Reader`).
                 if let Some(entry) = unsafe { self.known_tables().count_first_read(&pin, page, frame) } {
                     break 'place LocalPlace::Entry(entry);
                 }
                 match self.counters().of_core(&pin) {
                     Some(user) => user,
-                    None => break 'place where_searched(pin, page, frame, self),
+                    None => break 'place where_searched(pin, file, page, frame, self),
                 }
             } else {
                 self.counters().user(&pin)
@@ -307,15 +310,15 @@ impl Drop for LocalHold {
     }
 }
 
-impl<R: Reader> HoldPage for ByCore<R> {
+impl<R: Reader> HoldPage<R::File> for ByCore<'_, R> {
     type Hold = CoreHold;
 
     #[inline(always)]
-    fn hold(&self, pin: Pinned, page: u64, frame: FrameNum) -> CoreHold {
+    fn hold(&self, pin: Pinned, file: &R::File, page: u64, frame: FrameNum) -> CoreHold {
         let at = 'place: {
-            if self.0.may_show() {
+            if R::may_show(file) {
                 let known = arch::count_own_read(&pin, page, frame);
-                if let Some(entry) = known.or_else(|| self.find(page, frame)) {
+                if let Some(entry) = known.or_else(|| self.find(file, page, frame)) {
                     break 'place CorePlace::Entry(entry);
                 }
             }
@@ -330,10 +333,10 @@ impl<R: Reader> HoldPage for ByCore<R> {
     }
 }
 
-impl<R: Reader> ByCore<R> {
+impl<R: Reader> ByCore<'_, R> {
     #[inline(never)]
-    fn find(&self, page: u64, frame: FrameNum) -> Option<OwnCount> {
-        let shown = self.0.shown_at(page)?;
+    fn find(&self, file: &R::File, page: u64, frame: FrameNum) -> Option<OwnCount> {
+        let shown = self.0.shown_at(file, page)?;
         arch::find_and_count_own(&pin(), page, frame, shown, epoch::domain().epoch())
     }
 }
@@ -350,12 +353,12 @@ impl Drop for CoreHold {
     }
 }
 
-impl<R: Reader> HoldPage for AsInPaper<R> {
+impl<R: Reader> HoldPage<R::File> for AsInPaper<'_, R> {
     type Hold = PaperHold;
 
     #[inline(always)]
-    fn hold(&self, pin: Pinned, page: u64, frame: FrameNum) -> PaperHold {
-        let entry = if self.0.may_show() { entry_of(&pin, page, frame, &self.0) } else { None };
+    fn hold(&self, pin: Pinned, file: &R::File, page: u64, frame: FrameNum) -> PaperHold {
+        let entry = if R::may_show(file) { entry_of(&pin, file, page, frame, self.0) } else { None };
         if entry.is_none() {
             enter(frame);
         }
@@ -377,18 +380,30 @@ impl Drop for PaperHold {
 
 /// Counts a hold in the process's entry, if it has one, and returns that.
 #[inline(always)]
-fn entry_of(pin: &Pinned, page: u64, frame: FrameNum, reader: &impl Reader) -> Option<CountedEntry> {
+fn entry_of<R: Reader>(
+    pin: &Pinned,
+    file: &R::File,
+    page: u64,
+    frame: FrameNum,
+    reader: &R,
+) -> Option<CountedEntry> {
     // SAFETY: as in `hold` of a `Reader`.
     let known = unsafe { reader.known_tables().count_read(page, frame) };
-    known.or_else(|| find_entry(pin, page, frame, reader))
+    known.or_else(|| find_entry(pin, file, page, frame, reader))
 }
 
 /// Does the same if no read has found the entry before.
 #[inline(never)]
-fn find_entry(pin: &Pinned, page: u64, frame: FrameNum, reader: &impl Reader) -> Option<CountedEntry> {
+fn find_entry<R: Reader>(
+    pin: &Pinned,
+    file: &R::File,
+    page: u64,
+    frame: FrameNum,
+    reader: &R,
+) -> Option<CountedEntry> {
     // Each read is to walk all mappings of the file if that is compared with.
     let (known, now) = (reader.known_tables(), (!is_by_file()).then(|| epoch::domain().epoch()));
-    reader.shown_at(page).and_then(|shown| {
+    reader.shown_at(file, page).and_then(|shown| {
         // SAFETY: as in `entry_of`.
         unsafe { known.find_and_count(pin, page, frame, shown, now) }
     })
@@ -397,7 +412,13 @@ fn find_entry(pin: &Pinned, page: u64, frame: FrameNum, reader: &impl Reader) ->
 /// Counts a hold in the process's entry if that is used by others or not known yet, and in a counter if the
 /// process has no such entry.
 #[inline(never)]
-fn where_searched(pin: Pinned, page: u64, frame: FrameNum, reader: &impl Reader) -> LocalPlace {
+fn where_searched<R: Reader>(
+    pin: Pinned,
+    file: &R::File,
+    page: u64,
+    frame: FrameNum,
+    reader: &R,
+) -> LocalPlace {
     // SAFETY: as in `hold`.
     if let Some(entry) = unsafe { reader.known_tables().count_read(page, frame) } {
         if read_counters::may_split() && reader.known_tables().make_own(&pin, page) {
@@ -405,7 +426,7 @@ fn where_searched(pin: Pinned, page: u64, frame: FrameNum, reader: &impl Reader)
         }
         return LocalPlace::Entry(entry);
     }
-    let (entry, counters) = (find_entry(&pin, page, frame, reader), reader.counters());
+    let (entry, counters) = (find_entry(&pin, file, page, frame, reader), reader.counters());
     let user = counters.user(&pin);
     entry.map_or_else(|| counted(pin, frame, counters, user), LocalPlace::Entry)
 }
@@ -454,13 +475,17 @@ fn leave(frame: FrameNum) {
 pub(super) fn ask(pin: &Pinned, frame: FrameNum) -> Asked {
     let is_in_word = page_refs::readers(frame).count() != 0;
     let (asked, others) = if is_in_word { (HELD, 0) } else { ask_others(pin, frame) };
-    count_question(pin, 1 + others);
+    // Where reclaim has asked, this only finds out when the last read ends.
+    if !is_asked_first() {
+        count_question(pin, 1 + others);
+    }
     asked
 }
 
 /// Asks as LODIC's paper does whether a read holds a page that its file still has. `is_counted` looks at the
 /// entries of all processes, adds up how many there are, and stops at the first that counts a read. Returns a
-/// question if no read holds the page, and none does until that is dropped. The caller is pinned until then.
+/// question if no read to a program holds the page, and none does until that is dropped. The kernel's own
+/// reads are kept by their pin. The caller is pinned until the question is dropped.
 pub fn ask_now<'f>(
     pin: &'f Pinned,
     frame: FrameNum,

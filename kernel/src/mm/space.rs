@@ -76,7 +76,8 @@ impl SpaceHandle {
         self.tables.table_pages()
     }
 
-    /// Returns whether the one page table of the space counts a read of `frame` in its entry of `page`.
+    /// Returns whether the one page table of the space counts a read of `frame` in its entry of `page`
+    /// (`read_refs=lodic-paper`).
     pub fn counts_read(&self, page: PageNum, frame: FrameNum) -> bool {
         self.tables.counts_read(page, frame)
     }

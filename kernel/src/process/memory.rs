@@ -67,45 +67,39 @@ pub struct Memory {
     dumpable: AtomicBool,
 }
 
-/// A process that reads a file, and counts that itself.
-pub struct FileReader<'m> {
-    /// Its memory.
-    pub memory: &'m Memory,
-    /// The pages of the file.
-    pub pages: &'m PageCache,
-}
+impl Reader for Memory {
+    type File = PageCache;
 
-impl Reader for FileReader<'_> {
     #[inline]
     fn counters(&self) -> &ReadCounters {
-        &self.memory.read_counters
+        &self.read_counters
     }
 
     #[inline]
-    fn may_show(&self) -> bool {
-        self.pages.is_shared_by_many()
+    fn may_show(file: &PageCache) -> bool {
+        file.is_shared_by_many()
     }
 
-    fn shown_at(&self, page: u64) -> Option<PageNum> {
+    fn shown_at(&self, file: &PageCache, page: u64) -> Option<PageNum> {
         if read_refs::is_by_file() {
-            return self.shown_in_file(page);
+            return self.shown_in_file(file, page);
         }
-        self.memory.local_counts.find(self.pages.name(), page)
+        self.local_counts.find(file.name(), page)
     }
 
     #[inline]
     fn known_tables(&self) -> &KnownTables {
-        &self.memory.local_counts.known
+        &self.local_counts.known
     }
 }
 
-impl FileReader<'_> {
-    /// Returns the same by the file's mappings instead of the process's regions.
+impl Memory {
+    /// Returns the place of a page by the file's mappings instead of the process's regions.
     #[inline(never)]
-    fn shown_in_file(&self, page: u64) -> Option<PageNum> {
-        self.pages.mappings().find(|mapping| {
+    fn shown_in_file(&self, file: &PageCache, page: u64) -> Option<PageNum> {
+        file.mappings().find(|mapping| {
             let shown = mapping.shown_at(page, page + 1);
-            (mapping.is_of(&self.memory.space) && !shown.is_empty()).then(|| shown.start())
+            (mapping.is_of(&self.space) && !shown.is_empty()).then(|| shown.start())
         })
     }
 }

@@ -92,7 +92,7 @@ pub use exec::exec;
 pub use groups::Groups;
 use ipc::semaphores::Undoing;
 pub use limits::{Growth, Limits, within_limits};
-pub use memory::{FileReader, Mapped, Memory, Program};
+pub use memory::{Mapped, Memory, Program};
 pub use oom::wait_for_oom;
 pub use pages::Pages;
 pub use parent::{Relations, State};

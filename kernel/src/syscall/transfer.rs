@@ -6,7 +6,7 @@ use abi::Errno;
 use abi::file::{IoVec, O_DSYNC, POLLERR, POLLIN, POLLOUT};
 use vm::{Access, VirtAddr};
 
-use super::{Task, messages};
+use super::messages;
 use crate::bytes::{prefix, prefix_mut, tail};
 use crate::fs::buffers::Buffers;
 use crate::fs::content::{Content, WriteAt};
@@ -17,7 +17,7 @@ use crate::fs::{OpenFile, Room, rights};
 use crate::mm::read_refs::{AsInPaper, ByCore, InOneWay};
 use crate::mm::{epoch, fallible, user};
 use crate::options::{self, ReadWay};
-use crate::process::{FileReader, fault, retry, retry_on_enomem, under_lock};
+use crate::process::{fault, retry, retry_on_enomem, under_lock};
 use crate::sched;
 
 /// The bytes that are moved in one piece: less than 10^6 instructions even with a fault for each page.
@@ -321,20 +321,15 @@ fn copy_piece(pages: &PageCache, at: u64, to: IoVec) -> Result<usize, Errno> {
         },
         ReadWay::Counted => pages.copy_out(at, to.base, len, &InOneWay),
         ReadWay::ByProcess => {
-            sched::with_current(|task| pages.copy_out(at, to.base, len, &reader(task, pages)))
+            sched::with_current(|task| pages.copy_out(at, to.base, len, &*task.shared().memory))
         }
         ReadWay::ByCore => {
-            sched::with_current(|task| pages.copy_out(at, to.base, len, &ByCore(reader(task, pages))))
+            sched::with_current(|task| pages.copy_out(at, to.base, len, &ByCore(&*task.shared().memory)))
         }
         ReadWay::AsInPaper => {
-            sched::with_current(|task| pages.copy_out(at, to.base, len, &AsInPaper(reader(task, pages))))
+            sched::with_current(|task| pages.copy_out(at, to.base, len, &AsInPaper(&*task.shared().memory)))
         }
     }
-}
-
-#[inline(always)]
-fn reader<'t>(task: &'t Task, pages: &'t PageCache) -> FileReader<'t> {
-    FileReader { memory: &task.shared().memory, pages }
 }
 
 #[cold]

@@ -6,6 +6,9 @@
 //! mapped the pages, touch them, and ask the kernel to count reads there (`read_refs=lodic`). With
 //! --untouched they have mapped them and do no more, so a kernel that looks for mappings finds no page.
 //!
+//! With --file it is a file of the boot image or of the host, which has its pages from there. The process
+//! does not truncate it, but advises the kernel to drop its pages (POSIX_FADV_DONTNEED), as the paper's does.
+//!
 //! RadixVM frees a page some epochs after its file has dropped it, and asks then whether it is read. It
 //! hurries if a program asks how much room is left, which the truncation therefore ends with. For the meter
 //! it is phase 1. With --keep the file stays, so the counters of the kernel over the window show what the
@@ -15,6 +18,7 @@ use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 use abi::memory::MADV_COUNT_READS;
 use programs::args::{Args, Parsed};
@@ -33,7 +37,8 @@ const PROGRAM: Program = Program {
          --reads N       reads of each of these by each process in a round (default 0)\n  \
          --mapped        they have mapped these, touch them, and have reads counted there\n  \
          --untouched     they have mapped these\n  \
-         --keep          the file keeps its pages\n",
+         --keep          the file keeps its pages\n  \
+         --file PATH     a file with as many pages, which are dropped by advice\n",
     pages: (0, 0),
     iterations: 20,
 };
@@ -45,7 +50,7 @@ const DROPPING: usize = 1;
 const READ: usize = 64;
 
 /// The processes and their work.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Sharing {
     processes: usize,
     pages: usize,
@@ -54,6 +59,7 @@ struct Sharing {
     mapped: bool,
     untouched: bool,
     keep: bool,
+    path: Option<PathBuf>,
 }
 
 fn sharing(args: &mut Args) -> Parsed<Sharing> {
@@ -63,10 +69,12 @@ fn sharing(args: &mut Args) -> Parsed<Sharing> {
     let percent = number("--hot", 100, 0, 100)? as usize;
     let reads = number("--reads", 0, 0, 1 << 20)? as usize;
     let [mapped, untouched, keep] = ["--mapped", "--untouched", "--keep"].map(|name| args.flag(name));
+    let path = args.value("--file")?.map(PathBuf::from);
     if mapped && untouched {
         return Err("--untouched: it maps the pages as --mapped does, so give one of them".to_owned());
     }
-    Ok(Sharing { processes, pages, hot: (pages * percent).div_ceil(100), reads, mapped, untouched, keep })
+    let hot = (pages * percent).div_ceil(100);
+    Ok(Sharing { processes, pages, hot, reads, mapped, untouched, keep, path })
 }
 
 /// A process that shares the file, which does its part whenever a byte is written to it.
@@ -85,7 +93,7 @@ struct Shared {
 
 impl Sharing {
     /// Maps the hot pages if they are to be mapped, and returns the address.
-    fn map(self, file: &OwnedFd) -> Option<usize> {
+    fn map(&self, file: &OwnedFd) -> Option<usize> {
         let length = self.hot * PAGE;
         if length == 0 || !(self.mapped || self.untouched) {
             return None;
@@ -102,7 +110,7 @@ impl Sharing {
     }
 
     /// Touches and reads the hot pages.
-    fn share(self, file: &File, mapping: Option<usize>) {
+    fn share(&self, file: &File, mapping: Option<usize>) {
         if let Some(at) = mapping.filter(|_| self.mapped) {
             // SAFETY: the pages are mapped, and the file has them until this process is ready.
             (0..self.hot).for_each(|page| unsafe {
@@ -117,11 +125,20 @@ impl Sharing {
         }
     }
 
+    /// Opens the file of `--file`, or makes one.
+    fn open(&self) -> File {
+        let Some(path) = &self.path else { return unnamed_empty("hotfile") };
+        let file = require(File::open(path), path.display().to_string());
+        let (has, needs) = (require(file.metadata(), "fstat").len(), (self.pages * PAGE) as u64);
+        assert!(has >= needs, "{}: has {has} bytes, not {needs}", path.display());
+        file
+    }
+
     /// Starts the processes, one on each of the CPUs, and again from the second on.
-    fn start(self, cpus: &[usize]) -> Shared {
-        let file = OwnedFd::from(unnamed_empty("hotfile"));
+    fn start(&self, cpus: &[usize]) -> Shared {
+        let file = OwnedFd::from(self.open());
         let (ready, says_ready) = require(io::pipe(), "pipe");
-        let mut shared = Shared { sharing: self, file, sharers: Vec::new(), ready };
+        let mut shared = Shared { sharing: self.clone(), file, sharers: Vec::new(), ready };
         for index in 0..self.processes {
             let (told, tell) = require(io::pipe(), "pipe");
             // It holds the other end too, so it ends by what it is told, and not by the end of the pipe.
@@ -136,7 +153,7 @@ impl Sharing {
     }
 
     /// Does its part for each 1 that is told.
-    fn follow(self, file: &OwnedFd, mut told: &PipeReader, mut says_ready: &PipeWriter) {
+    fn follow(&self, file: &OwnedFd, mut told: &PipeReader, mut says_ready: &PipeWriter) {
         let mapping = self.map(file);
         let file = File::from(require(file.try_clone(), "dup"));
         let mut word = [0];
@@ -159,16 +176,21 @@ impl Shared {
 
     /// Gives the file its pages, has the processes share them, and takes them away.
     fn round(&mut self) {
-        let Sharing { pages, processes, keep, .. } = self.sharing;
+        let Sharing { pages, processes, keep, path, .. } = self.sharing.clone();
         let file = File::from(require(self.file.try_clone(), "dup"));
-        (0..pages).for_each(|page| {
-            require(file.write_all_at(&[7; PAGE], (page * PAGE) as u64), "write");
-        });
+        if path.is_none() {
+            (0..pages).for_each(|page| {
+                require(file.write_all_at(&[7; PAGE], (page * PAGE) as u64), "write");
+            });
+        }
         self.tell(1);
         require(self.ready.read_exact(&mut vec![0; processes]), "a process is not ready");
         if !keep {
             marker::phase(DROPPING);
-            require(file.set_len(0), "ftruncate");
+            match path {
+                None => require(file.set_len(0), "ftruncate"),
+                Some(_) => advise_to_drop(&file, pages * PAGE),
+            }
             ask_for_room(&file);
             marker::phase(RESTING);
         }
@@ -182,6 +204,13 @@ impl Drop for Shared {
             assert_eq!(require(wait(sharer.process), "waitpid"), Some(0), "a process failed");
         }
     }
+}
+
+/// Advises the kernel to drop the first `bytes` of the file.
+fn advise_to_drop(file: &File, bytes: usize) {
+    // SAFETY: it changes no contents.
+    let error = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, bytes as i64, libc::POSIX_FADV_DONTNEED) };
+    require(if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }, "posix_fadvise");
 }
 
 /// Asks how much room the file's file system has.

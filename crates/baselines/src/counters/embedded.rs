@@ -7,18 +7,19 @@
 //! ```text
 //!    reader: take       the word shows the page, and has room        count + 1     or else  shared + 1
 //!    reader: leave      the word shows the page, and is not 0        count - 1     or else  shared - 1
-//!    owner:  replace    shared + the word's count            then     word := new, with count 0, if it has changed not since
+//!    owner:  replace    shared + the word's count            then     word := new, with count 0, unless it has changed since: then again
 //! ```
 //!
 //! | word | may become | by |
 //! |---|---|---|
 //! | shows the page, count n | n + 1, n - 1 | readers, by compare-and-swap |
 //! | shows the page, count n | anything, count 0 | the owner, by compare-and-swap, before which it adds n to the shared count |
+//! | shows the page, count n | n - 1 | the holder of a reference that moves it ([`move_one`](EmbeddedCount::move_one)), as the owner does |
 //! | anything else | shows the page, count 0 | the owner |
 //!
 //! 1. The counts in all words and the shared count together are the number of references, and those that an
-//!    owner counts twice between its two steps. Each step above keeps the sum, wherever a reference is
-//!    dropped. So a count may change its home between the two, which the paper has too.
+//!    owner counts twice between its two steps. A reference may be dropped wherever there is a count. So a
+//!    count may change its home between the two, which the paper has too.
 //! 2. The owner adds a count to the shared one before it takes it from the word. So no reference is in
 //!    neither, and none is dropped from the shared count before it was added there: that is never below zero.
 //! 3. Counts move from the words to the shared one, and never back. So one who looks at the words first and
@@ -29,7 +30,9 @@
 //!
 //! Orderings: `leave` is Release. Its partners are the Acquire of the owner's compare-and-swap, which is
 //! ordered before the question, and the Acquire of the question if the reference was dropped from the shared
-//! count. The owner's compare-and-swap is Release too: who finds the new word finds the count that it added.
+//! count. The owner's compare-and-swap is Release too: who finds the new word, by the Acquire of a look or of
+//! a `leave` that fails, finds the count that it added, and drops a reference from the shared count after
+//! that (2).
 
 use sync::atomic::{AtomicU64, Ordering};
 
@@ -119,7 +122,8 @@ impl EmbeddedCount {
             if new & (shown.mask | self.overflow()) != shown.value {
                 return None;
             }
-            // Relaxed: the host orders the first use of the page, and 4 the question.
+            // Relaxed: the host orders the first use of the page, and the question is asked after all that
+            // (4), or after a fence (`queried.rs`).
             match word.compare_exchange_weak(value, new, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Some(Taken(new)),
                 Err(now) => value = now,
@@ -151,8 +155,8 @@ impl EmbeddedCount {
     #[inline(always)]
     pub fn leave(self, word: &AtomicU64, taken: &Taken, shown: Shown) -> bool {
         // The value shows the page and has a reference, so this is the step of `leave_from` without the look.
-        // Release: see the module.
-        match word.compare_exchange(taken.0, taken.0 - self.one(), Ordering::Release, Ordering::Relaxed) {
+        // Release, and Acquire if it fails: see the module.
+        match word.compare_exchange(taken.0, taken.0 - self.one(), Ordering::Release, Ordering::Acquire) {
             Ok(_) => true,
             Err(now) => self.leave_from(word, now, shown),
         }
@@ -174,8 +178,8 @@ impl EmbeddedCount {
     #[inline(never)]
     fn leave_from(self, word: &AtomicU64, mut value: u64, shown: Shown) -> bool {
         while value & shown.mask == shown.value && self.of(value) > 0 {
-            // Release: see the module.
-            match word.compare_exchange_weak(value, value - self.one(), Ordering::Release, Ordering::Relaxed)
+            // Release, and Acquire if it fails: see the module.
+            match word.compare_exchange_weak(value, value - self.one(), Ordering::Release, Ordering::Acquire)
             {
                 Ok(_) => return true,
                 Err(now) => value = now,

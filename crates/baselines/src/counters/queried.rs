@@ -23,13 +23,13 @@
 //!    reference that waits is not dropped, so it takes away nothing that is looked for.
 //! 4. A reference may be counted twice while its word is replaced, and one that waits may be found. Then the
 //!    answer is *held*, though no one uses the page. The paper's answer is of the same kind: who asked tries
-//!    again later.
+//!    again later. So one who waits lets all questions but the first end at once.
 //!
 //! The paper holds drops off, too. They may go on here: they only make the answer *held* too careful.
 //!
 //! Orderings: A2 and T2 are partners. The drop of a reference is Release, its partner the Acquire of A4, or
-//! of the look at the word. A6 is Release, its partners are the Acquire of T3 and that of the next A1: who
-//! waited, or asks next, finds what was done.
+//! of the look at the word. A6 is Release, its partners are the Acquire of T3 and the fence of the next A2:
+//! who waited, or asks next, finds what was done.
 
 use sync::atomic::{AtomicU64, Ordering, fence};
 use sync::spin_loop;
@@ -97,8 +97,8 @@ impl SharedPart {
 
     /// Begins a question, unless another one is not over.
     pub fn ask(&self) -> Option<Question<'_>> {
-        // Acquire: partner of the Release with which another question ended.
-        let is_first = self.0.fetch_or(ASKED, Ordering::Acquire) & ASKED == 0;
+        // Relaxed: the fence orders, also after the Release with which another question ended.
+        let is_first = self.0.fetch_or(ASKED, Ordering::Relaxed) & ASKED == 0;
         fence(Ordering::SeqCst); // A2, partner of T2
         // Not `then_some`: to drop a question clears the flag.
         is_first.then(|| Question(self))
@@ -112,8 +112,8 @@ impl Default for SharedPart {
 }
 
 impl Question<'_> {
-    /// Returns whether the page has references in the shared part. To be called after the words were looked
-    /// at.
+    /// Returns whether the page has references in the shared part. The last call, which decides, comes after
+    /// the words were looked at.
     pub fn is_held(&self) -> bool {
         self.0.count() != 0
     }

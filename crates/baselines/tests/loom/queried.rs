@@ -75,8 +75,8 @@ impl Page {
     }
 }
 
-/// Asks, while these threads run, and asks again at the end. Before all, references are taken that `held` of
-/// the threads get.
+/// Asks, while these threads run, and asks again at the end. Each thread of `held` has a reference that was
+/// taken before.
 fn explore(held: &'static [fn(&Page, Option<Taken>)], others: &'static [fn(&Page)], preemptions: usize) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(preemptions);

@@ -1,17 +1,18 @@
 //! LODIC's local counters of reads (`read_refs=lodic`): bits 58 to 52 of a page's entry. The CPU ignores them
-//! there. The protocol is that of [`EmbeddedCount`], and the owner of an entry is the core that has its
-//! page's slot locked.
+//! there. The protocol is that of [`EmbeddedCount`].
 //!
 //! # In the one table of a space
+//! The owner of an entry is the core that has its page's slot locked.
+//!
 //! A reader looks its entry up in the table that its core runs on. It walks it as the CPU does, without a
 //! lock: tables of a shared table stay until the space goes. So a reader that counts itself out uses the
 //! entry that it found, whatever core it runs on by then. So do later reads: the tables that walks have found
 //! are [remembered](KnownTables).
 //!
 //! # In the table of one core
-//! A reader counts itself in the table of its core, whose entries no other core writes. The core may drop the
-//! table, and need not tell the others which entries it has cleared while it did not run the space. So a
-//! count there would be lost if it stayed. It does not:
+//! The owner of an entry is the core. A reader counts itself there, and no other core writes it. The core may
+//! drop the table, and need not tell the others which entries it has cleared while it did not run the space.
+//! So a count there would be lost if it stayed. It does not:
 //!
 //! | the reader | its count is in |
 //! |---|---|
@@ -202,7 +203,11 @@ impl Own {
     fn count(&self, page: u64, frame: FrameNum) -> Option<OwnCount> {
         // SAFETY: the core forgets its tables before it frees one of them and before it stops running the
         // space, and the caller is a task on it.
-        let entry = unsafe { self.known.of(page).entry(page) };
+        self.count_in(unsafe { self.known.of(page).entry(page) }, frame)
+    }
+
+    #[inline(always)]
+    fn count_in(&self, entry: &AtomicU64, frame: FrameNum) -> Option<OwnCount> {
         let taken = COUNT.take_first(entry, shown(frame))?;
         self.last.store(ptr::from_ref(entry).cast_mut(), Ordering::Relaxed);
         Some(OwnCount(taken))
@@ -240,9 +245,9 @@ pub fn find_and_count_own(
     shown: PageNum,
     now: u64,
 ) -> Option<OwnCount> {
-    let own = OWN.mine(pin);
-    own.known.remember(pin, page, shown, table_of(shown)?, now);
-    own.count(page, frame)
+    let (own, table) = (OWN.mine(pin), table_of(shown)?);
+    own.known.remember(pin, page, shown, table, now);
+    own.count_in(table.toward(shown.get(), 0), frame)
 }
 
 /// Drops a read of `frame` from the entry in which this core has last counted one, if it is counted there
@@ -331,6 +336,10 @@ pub(super) fn is_by_core() -> bool {
 /// showed.
 #[inline]
 pub(super) fn replace(entry: &AtomicU64, new: u64) -> u64 {
+    if !is_used() {
+        // AcqRel: a core that finds the entry finds the frame zeroed.
+        return entry.swap(new, Ordering::AcqRel);
+    }
     COUNT.replace(entry, new, |old, reads| Above::add_reads((old & bits::ADDRESS) >> 12, reads))
 }
 

@@ -232,8 +232,8 @@ impl<const ADAPTIVE: bool> SpaceTables for CoreTables<ADAPTIVE> {
         roots.for_each(|root| unsafe { table_walk::each_frame(root, visit) });
     }
 
-    /// Returns false: only the core itself looks into its table.
     fn counts_read(&self, _page: PageNum, _frame: FrameNum) -> bool {
+        debug_assert!(!entry_count::is_by_core());
         false
     }
 }

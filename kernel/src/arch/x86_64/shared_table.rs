@@ -113,7 +113,6 @@ impl Mmu for SharedTable {
     }
 
     fn fill(&self, pin: &Pinned, page: PageNum, frame: FrameNum, prot: Prot) -> Result<(), OutOfMemory> {
-        // A core that finds the entry finds the frame zeroed.
         let old = entry_count::replace(self.entry_of(pin, page, 0)?, user_leaf(frame.get(), prot));
         if old & bits::PRESENT != 0 {
             cpu::flush_page(page.get() << 12);

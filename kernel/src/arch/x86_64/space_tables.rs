@@ -21,6 +21,7 @@ pub trait SpaceTables: Send + Sync {
     fn free_piece(&mut self, pin: &Pinned) -> bool;
     /// Calls `visit` with every frame that the tables are made of. While no core runs the space, nor will.
     fn each_frame(&self, visit: &mut dyn FnMut(u64));
-    /// Returns whether the entry of `page` shows `frame` and counts a read of it.
+    /// Returns whether the entry of `page` shows `frame` and counts a read of it. Asked with
+    /// `read_refs=lodic-paper` only, which counts in no table but the one of all cores.
     fn counts_read(&self, page: PageNum, frame: FrameNum) -> bool;
 }

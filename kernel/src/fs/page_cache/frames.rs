@@ -125,15 +125,20 @@ impl PageCache {
     pub(super) fn drop_pages(&self, first: u64, end: u64) -> u64 {
         let (pin, mut dropped) = (pin(), 0);
         self.pages.take(first..end, |frame| {
-            page_refs::leave(&pin, frame);
-            self.kind.uncharge(&pin);
+            self.drop_frame(&pin, frame);
             dropped += 1;
         });
         dropped
     }
 
-    /// Removes those pages from `first` up to `end` that can be made again, and returns how many. As LODIC's
-    /// paper has it, pages stay that are being read.
+    /// Drops the file's reference to the frame of a page that is out of its tree.
+    fn drop_frame(&self, pin: &Pinned, frame: FrameNum) {
+        page_refs::leave(pin, frame);
+        self.kind.uncharge(pin);
+    }
+
+    /// Does the same as [`drop_pages`](Self::drop_pages), for pages that can be made again. With
+    /// `read_refs=lodic-paper` those stay that are being read.
     pub(super) fn drop_unread(&self, first: u64, end: u64) -> u64 {
         if !read_refs::is_asked_first() {
             return self.drop_pages(first, end);
@@ -150,7 +155,11 @@ impl PageCache {
         let pin = pin();
         let Some(frame) = self.pages.get(&pin, page) else { return 0 };
         let question = read_refs::ask_now(&pin, frame, |looked_at| self.is_counted(page, frame, looked_at));
-        question.map_or(0, |_until_it_is_gone| self.drop_pages(page, page + 1))
+        let is_dropped = question.is_some_and(|_until_it_is_gone| self.pages.take_one(page, frame));
+        if is_dropped {
+            self.drop_frame(&pin, frame);
+        }
+        is_dropped.into()
     }
 
     /// Returns whether a process counts a read of `page` in its page table. A mapping that is made meanwhile
@@ -165,22 +174,25 @@ impl PageCache {
         counted.is_some()
     }
 
-    /// Does the same in pieces, between which other tasks run. The caller holds no lock.
+    /// Does the same as [`drop_pages`](Self::drop_pages) in pieces, between which other tasks run. The caller
+    /// holds no lock.
     pub(super) fn drop_in_pieces(&self, first: u64, end: u64) {
-        self.in_pieces(first, end, |from, to| self.drop_pages(from, to));
+        self.in_pieces(first, end, PIECE, |from, to| self.drop_pages(from, to));
     }
 
-    /// Removes those pages from `first` up to `end` that can be made again and that no read holds, and then
-    /// invalidates the translations of all, in pieces. The caller holds no lock.
+    /// Does the same as [`drop_unread`](Self::drop_unread), and then invalidates the translations of all
+    /// these pages, in pieces. The caller holds no lock.
     pub(super) fn remove_unread(&self, first: u64, end: u64) {
-        self.in_pieces(first, end, |from, to| self.drop_unread(from, to));
+        // Each question visits all mappings.
+        let words = if read_refs::is_asked_first() { 1 } else { PIECE };
+        self.in_pieces(first, end, words, |from, to| self.drop_unread(from, to));
         self.invalidate_in_pieces(first, end, Copies::Keep);
     }
 
-    fn in_pieces(&self, first: u64, end: u64, drop: impl Fn(u64, u64) -> u64) {
+    fn in_pieces(&self, first: u64, end: u64, words: u64, drop: impl Fn(u64, u64) -> u64) {
         let mut from = first;
         while from < end {
-            let to = self.pages.extent(from..end, PIECE);
+            let to = self.pages.extent(from..end, words);
             drop(from, to);
             from = to;
             sched::pause();
