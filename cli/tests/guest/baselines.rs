@@ -10,7 +10,11 @@ const HONEST: [&str; 5] = ["refcache", "atomic", "locked", "snzi", "sloppy"];
 
 /// Runs RadixVM's figure 8: four cores take a page and release it again.
 fn sharing(refs: &str, how: &str) -> Value {
-    let options = ["--systems", "percore", "--cpus", "4", "--refs", refs];
+    sharing_with(refs, how, "pinned")
+}
+
+fn sharing_with(refs: &str, how: &str, read_refs: &str) -> Value {
+    let options = ["--systems", "percore", "--cpus", "4", "--refs", refs, "--read-refs", read_refs];
     let row = contend(refs, &options, &["pageshare", how, "--iterations", "300"]).remove(0);
     assert_eq!(row["refs"], refs);
     row
@@ -21,6 +25,8 @@ fn counts_by_core_share_nothing() {
     for refs in ["refcache", "sloppy", "none"] {
         are_private(|| vec![sharing(refs, "--keep")]);
     }
+    // With entries that may count reads.
+    are_private(|| vec![sharing_with("refcache", "--keep", "lodic")]);
 }
 
 /// A thread that maps again the page of its own mapping writes to no line of the file: the record of a

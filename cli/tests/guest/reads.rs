@@ -403,14 +403,19 @@ fn a_copy_that_faults_when_memory_is_short_shows_the_page() {
     }
 }
 
-/// Pages of a file of this machine are dropped and read again, by advice and reclaim, while they are copied.
-#[test]
-fn a_copy_of_a_page_that_is_reclaimed_shows_the_page() {
-    let folder = scratch("cold-reads");
+/// Makes a file that fills memory and one that is read, and returns the option that mounts them at `/cold`.
+fn cold_files(name: &str) -> String {
+    let folder = scratch(name);
     fs::write(folder.join("big"), vec![0x77; 48 << 20]).unwrap();
     let pages: Vec<u8> = (1..=48).flat_map(|page| [page; 4096]).collect();
     fs::write(folder.join("read"), pages).unwrap();
-    let mount = format!("{}:/cold", folder.display());
+    format!("{}:/cold", folder.display())
+}
+
+/// Pages of a file of this machine are dropped and read again, by advice and reclaim, while they are copied.
+#[test]
+fn a_copy_of_a_page_that_is_reclaimed_shows_the_page() {
+    let mount = cold_files("cold-reads");
     let kinds = SAFE.map(|read_refs| ("adaptive", read_refs)).into_iter();
     let lodic = [("adaptive", "lodic"), ("percore", "lodic"), ("shared", "lodic"), ("shared", "lodic-paper")];
     for (tables, read_refs) in kinds.chain(lodic) {
@@ -445,6 +450,18 @@ fn a_read_that_sleeps_keeps_the_page_that_its_file_drops() {
     }
     // On three CPUs the reads before contend, unless the host is busy. So processes have counters.
     assert!((0..10).any(|_| slow_reads.pass("3", "adaptive", "lodic", "20")));
+}
+
+/// An entry is cleared by another core, and in a table of its own by an interrupt of the reader's, while a
+/// read is counted there.
+#[test]
+fn a_count_moves_when_its_entry_is_cleared_in_the_middle_of_a_copy() {
+    let program = compiled("midcopy", Compiler::Musl);
+    for (tables, read_refs) in [("percore", "lodic"), ("shared", "lodic"), ("shared", "lodic-paper")] {
+        let options = ["-c", "2", "--tables", tables, "--read-refs", read_refs];
+        let run = run(&options, &[program.as_str(), "4000"]);
+        assert!(run.status == 0 && run.text() == "midcopy: done\n", "{tables}: {run:?}");
+    }
 }
 
 /// As in LODIC's paper, who is to drop a page sums the counts of all processes, and leaves the page if there
@@ -507,6 +524,17 @@ fn many_copies_that_fault_when_memory_is_short_show_the_page() {
     let options = ["-m", "42M", "-c", "4", "--tables", "shared", "--read-refs", "lodic", "--file", &file];
     let run = storm(&options, &["64", "40", "11", "/big"]);
     assert!(run.counter("pages_reclaimed") > 0, "{run:?}");
+}
+
+/// Pages of a file of this machine that 64 processes read are dropped by advice and reclaim.
+#[test]
+fn many_copies_of_a_page_that_is_reclaimed_show_the_page() {
+    let cold = cold_files("many-cold-reads");
+    for (tables, read_refs) in [("shared", "lodic"), ("percore", "lodic")] {
+        let options = ["-m", "56M", "-c", "4", "--tables", tables, "--read-refs", read_refs, "--rw", &cold];
+        let run = storm(&options, &["64", "40", "13", "/cold/big", "/cold/read"]);
+        assert!(run.counter("pages_reclaimed") > 0, "{run:?}");
+    }
 }
 
 /// The kernel says that this one is unsafe.

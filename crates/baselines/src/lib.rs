@@ -16,7 +16,8 @@
 //!
 //! [`EmbeddedCount`] is LODIC's: a few bits of a word of the host's, as long as the host leaves it alone.
 //! [`ClaimedCount`] is the same counter with a word of its own, which objects claim one after the other, or
-//! one of a [`ClaimedSet`]. [`Slots`] is a table of the blocks that hold such words.
+//! one of a [`ClaimedSet`]. [`Slots`] is a table of the blocks that hold such words. [`SharedPart`] counts
+//! the references that are in no word, and asks for the sum of all while references are taken.
 //!
 //! [`SkipList`] is a map from numbers to values with wait-free lookups, for the figures that show lookups in
 //! the radix map and Bonsai beside writers. `docs/design/baselines.md` names the source paper of each part.
