@@ -160,6 +160,46 @@ fn memory_of_one_thread_disturbs_no_other() {
     assert!(seen.messages.contains(" 0 requests to other threads"), "{seen:?}");
 }
 
+/// `--stats` counts what threads do to each other under `--isolate`: a fault in memory of another thread, a
+/// request when that goes, and the threads that need not be asked because they had not the memory.
+#[test]
+fn work_for_other_threads_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("shared.c");
+    let text = "#include <pthread.h>\n#include <sys/mman.h>\nstatic char *at;\n\
+        static pthread_barrier_t barrier;\n\
+        static void *touch(void *with) { pthread_barrier_wait(&barrier); if (with) at[5]++;\
+        pthread_barrier_wait(&barrier); pthread_barrier_wait(&barrier); return 0; }\n\
+        int main() { pthread_t threads[3]; size_t length = 8 << 20;\
+        pthread_barrier_init(&barrier, 0, 4);\
+        for (long i = 0; i < 3; i++) pthread_create(threads + i, 0, touch, (void *)i);\
+        at = mmap(0, length, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); at[4] = 1;\
+        pthread_barrier_wait(&barrier); pthread_barrier_wait(&barrier); munmap(at, length); pthread_barrier_wait(&barrier);\
+        for (int i = 0; i < 3; i++) pthread_join(threads[i], 0); return 0; }";
+    std::fs::write(&source, text).unwrap();
+    let program = folder.path().join("shared");
+    let mut compiler = Command::new("gcc");
+    assert!(compiler.args(["-pthread", "-o"]).arg(&program).arg(&source).status().unwrap().success());
+    let seen = see(in_way(&["--isolate", "--stats"], &program));
+    let count = |what: &str| {
+        let before = seen.messages.split(what).next().filter(|before| before.len() < seen.messages.len());
+        let number = before.and_then(|before| before.rsplit(' ').next()).and_then(|word| word.parse().ok());
+        number.unwrap_or_else(|| panic!("no{what}: {seen:?}"))
+    };
+    let least = [
+        (" faults that mapped", 2),
+        (" requests to other", 2),
+        (" regions mapped", 2),
+        (" requests avoided", 1),
+        (" in faults", 1),
+        (" asking", 1),
+    ];
+    for (what, least) in least {
+        let number: u64 = count(what);
+        assert!(number >= least, "{number}{what}: {seen:?}");
+    }
+}
+
 /// A process with large memory is made without a copy of that under `--isolate`. A part is copied before a
 /// process writes to it, but not when no other has it any more.
 #[test]

@@ -67,6 +67,11 @@ static IS_STRICT: AtomicBool = AtomicBool::new(false);
 /// The process that prints counters at its end, or 0. A child that shares the memory is another one.
 static STATS_OF: AtomicU64 = AtomicU64::new(0);
 
+/// Returns whether counters are to be printed when the program exits.
+pub fn prints_counters() -> bool {
+    STATS_OF.load(Ordering::Relaxed) != 0
+}
+
 /// Returns whether unmapped memory is inaccessible at once.
 pub fn is_strict() -> bool {
     IS_STRICT.load(Ordering::Relaxed)
@@ -85,7 +90,7 @@ pub fn at_exit() {
     let process = STATS_OF.load(Ordering::Relaxed);
     if process != 0 && harmless!(nr::GETPID) == Ok(process) {
         if isolate::is_on() {
-            return isolate::print_counters();
+            return isolate::stats::print();
         }
         pool::print_counters();
     }

@@ -86,8 +86,9 @@ struct Cpu {
     since: AtomicU64,
     /// Mappings from the pool.
     hits: AtomicU64,
-    /// Revocations of all its free blocks.
+    /// Revocations of all its free blocks, and the cycles that they took.
     revocations: AtomicU64,
+    revoking: AtomicU64,
 }
 
 static CPU: [Cpu; CPUS] = [const {
@@ -98,6 +99,7 @@ static CPU: [Cpu; CPUS] = [const {
         since: AtomicU64::new(0),
         hits: AtomicU64::new(0),
         revocations: AtomicU64::new(0),
+        revoking: AtomicU64::new(0),
     }
 }; CPUS];
 
@@ -415,13 +417,14 @@ fn forget_lazy(cpu: usize, length: u64) {
 
 /// Revokes such memory of a CPU, if there is more than the bound, or has been for longer.
 fn check_bound(cpu: usize) {
-    let Cpu { lazy, since, revocations, .. } = &CPU[cpu];
+    let Cpu { lazy, since, revocations, revoking, .. } = &CPU[cpu];
     let (bytes, now) = (lazy.load(Ordering::Relaxed), cycles());
     let is_long = now.wrapping_sub(since.load(Ordering::Relaxed)) > LAZY_CYCLES;
     if bytes > LAZY_BYTES || bytes > 0 && is_long {
         since.store(now, Ordering::Relaxed);
         revocations.fetch_add(1, Ordering::Relaxed);
         revoke_all(cpu, false);
+        revoking.fetch_add(cycles().wrapping_sub(now), Ordering::Relaxed);
     }
 }
 
@@ -559,8 +562,8 @@ pub fn print_counters() {
     let sum = |counter: fn(&Cpu) -> &AtomicU64| {
         CPU.iter().map(|cpu| counter(cpu).load(Ordering::Relaxed)).sum::<u64>()
     };
-    let mut buffer = [[0; 20]; 5];
-    let [a, b, c, d, e] = &mut buffer;
+    let mut buffer = [[0; 20]; 6];
+    let [a, b, c, cycles, d, e] = &mut buffer;
     sys::say(&[
         b"pathreads: ",
         sys::decimal(sum(|cpu| &cpu.hits), a),
@@ -568,7 +571,9 @@ pub fn print_counters() {
         sys::decimal(CHUNK.iter().filter(|chunk| chunk.pages() > 0).count() as u64, b),
         b" chunks of 2 MiB, ",
         sys::decimal(sum(|cpu| &cpu.revocations), c),
-        b" revocations; ",
+        b" revocations in ",
+        sys::decimal(sum(|cpu| &cpu.revoking), cycles),
+        b" cycles; ",
         sys::decimal(sum(|cpu| &cpu.lazy), d),
         b" bytes unmapped and still accessible, at most ",
         sys::decimal(LAZY_BYTES, e),

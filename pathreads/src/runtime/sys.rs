@@ -229,7 +229,7 @@ pub fn exit(status: u64) -> ! {
 
 /// Writes to standard error, by one call: what several threads say does not get mixed.
 pub fn say(parts: &[&[u8]]) {
-    let mut buffers = [[0; 2]; 11];
+    let mut buffers = [[0; 2]; 13];
     for (buffer, part) in buffers.iter_mut().zip(parts) {
         *buffer = [part.as_ptr() as u64, part.len() as u64];
     }

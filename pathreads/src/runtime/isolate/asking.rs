@@ -10,7 +10,7 @@ use pathreads::requests::{self, Seat};
 use super::lock::Linux;
 use super::{
     Member, barriers, calls, control, fork, is_member, locked, me, postponed, prepare_stack, protect_here,
-    replace_here, signals, snapshots, timers, try_unmap_here, whole,
+    replace_here, signals, snapshots, stats, timers, try_unmap_here, whole,
 };
 use crate::sys::Result;
 use crate::{context, sigaction};
@@ -63,7 +63,7 @@ pub fn request(members: Members, what: Request) {
         let Member { thread, pending, .. } = &control().members[member];
         Seat { thread, pending }
     };
-    requests::ask(members.iter().map(seat), &control().stops, &Linux);
+    stats::timed(stats::Work::Request, || requests::ask(members.iter().map(seat), &control().stops, &Linux));
 }
 
 /// Does so for a thing that a member with too many mappings cannot do. Others have done it then.

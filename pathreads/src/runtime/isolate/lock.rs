@@ -9,7 +9,7 @@ use pathreads::{parts, requests};
 
 use super::{
     MILLISECOND, SIGSTKFLT, control, cpu_timers, faults, fork, helpers, leader, me, postponed, serve_here,
-    signals, thread, wait, wake,
+    signals, stats, thread, wait, wake,
 };
 use crate::sys::{self, harmless, nr};
 use crate::{sigaction, user};
@@ -121,7 +121,7 @@ impl requests::Kernel for Linux {
     fn interrupt(&self, thread: u32) {
         let thread = u64::from(thread);
         let _ = harmless!(nr::TGKILL, thread, thread, SIGSTKFLT);
-        control().requests.fetch_add(1, Ordering::Relaxed);
+        stats::note_request();
     }
 }
 

@@ -7,6 +7,7 @@ use pathreads::record::{Members, NO_FILE, Record, Region};
 use pathreads::requests;
 
 use super::copies::{self, needs_copy};
+use super::stats::{self, Work};
 use super::{blocks, control, fork, lacks, locked, me, memory_file, prepare_stack, remembered, snapshots};
 use crate::sys::{
     self, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_EXEC, PROT_READ, PROT_WRITE, Result,
@@ -36,6 +37,7 @@ pub fn map_here(region: &Region) -> Result {
 pub fn take(region: &mut Region) -> Result {
     // A block that was made ordinary for this member was counted as mapped here.
     let mapped = map_here(region).inspect_err(|_| SYNCED.store(NEVER, Ordering::Relaxed))?;
+    stats::note_fill();
     region.holders = region.holders.with(me());
     if !fork::is_sharing() {
         region.current = region.current.with(me());
@@ -100,6 +102,10 @@ pub fn punch(start: u64, end: u64) {
 /// Handles an access to memory that this member does not have as recorded. Returns whether it has it now.
 /// `cause` is the processor's error code.
 pub fn fault(address: u64, cause: u64) -> bool {
+    stats::timed(Work::Fault, || handle_fault(address, cause))
+}
+
+fn handle_fault(address: u64, cause: u64) -> bool {
     const WRITE: u64 = 1 << 1;
     const FETCH: u64 = 1 << 4;
     let needed = match cause {
@@ -112,7 +118,7 @@ pub fn fault(address: u64, cause: u64) -> bool {
         let Some(region) = record.at_mut(address).filter(is_programs) else {
             return false;
         };
-        control().faults.fetch_add(1, Ordering::Relaxed);
+        stats::note_fault();
         if needed == PROT_WRITE && region.needs_copy() {
             return write_private(record, address);
         }
@@ -134,7 +140,7 @@ fn write_private(record: &mut Record, address: u64) -> bool {
 #[inline(always)]
 pub fn sync() {
     if !is_synced() || blocks::are_new() {
-        map_all();
+        stats::timed(Work::Fill, map_all);
     }
 }
 
@@ -193,7 +199,7 @@ pub fn touch(start: u64, length: u64) {
         remembered::has(start, length)
     };
     if !has_it {
-        map_range(start, length);
+        stats::timed(Work::Fill, || map_range(start, length));
     }
 }
 

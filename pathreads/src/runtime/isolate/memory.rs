@@ -18,7 +18,7 @@ use super::copies::{copy_in, copy_private, drop_snapshots, length_of_regular, na
 use super::descriptors::{MOST_PRIVATE, close_private, close_unused, copy_away};
 use super::{
     Request, announce, announce_to_all, blocks, control, first_run, fork, full, keep_away, me, new_file, own,
-    postponed, protect_here, punch, remap, remembered, request_or_fail, reservations, snapshots, take,
+    postponed, protect_here, punch, remap, remembered, request_or_fail, reservations, snapshots, stats, take,
     touch_in, try_unmap_here, unmap_here, with_record,
 };
 use crate::dispatch::Then;
@@ -314,6 +314,7 @@ fn unmap_everywhere(record: &Record, start: u64, end: u64) -> Result<()> {
     let mut at = start;
     while let Some((start, reached, holders)) = first_run(record, at, end) {
         try_unmap_here(start, reached)?;
+        stats::note_avoided(holders);
         request_or_fail(holders, Request::Unmap { start, end: reached })?;
         at = reached;
     }
@@ -374,6 +375,7 @@ fn protect_region(region: &mut Region, rights: u64) -> Result<()> {
         protect_here(region).inspect_err(|_| region.rights = old.rights)?;
     }
     if old.rights & !rights != 0 {
+        stats::note_avoided(old.holders);
         if let Err(error) = request_or_fail(old.holders, Request::Protect { start, end }) {
             (region.rights, region.current) = (old.rights, Members::NONE);
             announce_to_all();

@@ -67,6 +67,7 @@ mod signal_files;
 mod signal_stack;
 pub mod signals;
 mod snapshots;
+pub mod stats;
 pub mod thread;
 pub mod timers;
 pub mod wait;
@@ -163,9 +164,7 @@ struct Control {
     address_limit: AtomicU64,
     /// No descriptor of the runtime is lower.
     lowest_kept: AtomicU64,
-    /// Faults that mapped a region, and requests that were sent.
-    faults: AtomicU64,
-    requests: AtomicU64,
+    stats: [stats::Stats; MOST_MEMBERS],
     members: [Member; MOST_MEMBERS],
     /// No member had a higher number.
     most: AtomicU32,
@@ -371,24 +370,6 @@ fn wake(word: &AtomicU32) {
 /// Returns the error of a table that is full.
 fn full(_: Full) -> Errno {
     Errno::ENOMEM
-}
-
-/// Prints the counters.
-pub fn print_counters() {
-    let (mut faults, mut requests, mut at_fork, mut later) = ([0; 20], [0; 20], [0; 20], [0; 20]);
-    let [copied_at_fork, copied_later] =
-        control().copied.each_ref().map(|bytes| bytes.load(Ordering::Relaxed));
-    sys::say(&[
-        b"pathreads: ",
-        sys::decimal(control().faults.load(Ordering::Relaxed), &mut faults),
-        b" faults that mapped memory of another thread, ",
-        sys::decimal(control().requests.load(Ordering::Relaxed), &mut requests),
-        b" requests to other threads, ",
-        sys::decimal(copied_at_fork, &mut at_fork),
-        b" bytes copied by fork, ",
-        sys::decimal(copied_later, &mut later),
-        b" before they were written to\n",
-    ]);
 }
 
 /// Says what the mode cannot do, and returns the error for it.
