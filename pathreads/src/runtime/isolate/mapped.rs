@@ -37,12 +37,17 @@ pub fn map_here(region: &Region) -> Result {
 pub fn take(region: &mut Region) -> Result {
     // A block that was made ordinary for this member was counted as mapped here.
     let mapped = map_here(region).inspect_err(|_| SYNCED.store(NEVER, Ordering::Relaxed))?;
-    stats::note_fill();
     region.holders = region.holders.with(me());
     if !fork::is_sharing() {
         region.current = region.current.with(me());
     }
     Ok(mapped)
+}
+
+/// Does the same for memory that is there, and that this member lacks.
+fn fill(region: &mut Region) -> Result {
+    stats::note_fill();
+    take(region)
 }
 
 /// Maps a region of which a copy was made. The right to write comes by a fault, when all have the copy.
@@ -122,7 +127,7 @@ fn handle_fault(address: u64, cause: u64) -> bool {
         if needed == PROT_WRITE && region.needs_copy() {
             return write_private(record, address);
         }
-        take(region).is_ok()
+        fill(region).is_ok()
     })
 }
 
@@ -132,7 +137,7 @@ fn write_private(record: &mut Record, address: u64) -> bool {
         return false;
     }
     let Some(region) = record.at_mut(address).filter(|region| region.needs_copy()) else { return true };
-    take(region).is_ok() && copies::open_behind(region, address)
+    fill(region).is_ok() && copies::open_behind(region, address)
 }
 
 /// Maps all regions that this member does not have as recorded. Inlined, because Go makes calls with little
@@ -171,7 +176,7 @@ fn map_all() {
         let is_missing =
             |region: &&mut Region| region.rights != 0 && !region.current.has(me()) && blocks::is_open(region);
         for region in record.all_mut().filter(is_missing) {
-            let _ = take(region);
+            let _ = fill(region);
         }
         note_synced();
     });
@@ -227,13 +232,18 @@ fn map_range(start: u64, length: u64) {
 pub fn bring(record: &mut Record, start: u64, end: u64) {
     // The kernel reports memory that cannot be had.
     let _ = copies::copy_private(record, start, end);
-    touch_in(record, start, end);
+    map_missing(record, start, end, fill);
 }
 
+/// Maps the regions of a range that this member does not have as recorded. The lock is held.
 pub fn touch_in(record: &mut Record, start: u64, end: u64) {
+    map_missing(record, start, end, take);
+}
+
+fn map_missing(record: &mut Record, start: u64, end: u64, map: fn(&mut Region) -> Result) {
     record.change(start, end, |region| {
         if !region.current.has(me()) && blocks::is_open(region) {
-            let _ = take(region);
+            let _ = map(region);
         }
     });
 }
