@@ -75,7 +75,7 @@ choices! {
         Lodic = "lodic": "Bits of the reader's page table entry where it maps the page and said so, a counter of its process where readers contend, or else as shared",
         LodicFile = "lodic-file": "As lodic, but the read looks for the entry among all mappings of its file, to compare with",
         LodicUnsplit = "lodic-unsplit": "As lodic, but threads of a process share its counters, as in the paper, to compare with",
-        LodicPaper = "lodic-paper": "As in the paper, to compare with: bits of page table entries or the page's word, and reclaim asks for their sum while reads wait",
+        LodicPaper = "lodic-paper": "As in the paper, to compare with: bits of page table entries or the page's word, and reclaim and advice ask for their sum while reads wait",
         None = "none": "Not at all, the ideal to compare with. Unsafe: a read may return bytes of other programs",
     }
 

@@ -36,7 +36,7 @@ macro_rules! for_each_syscall {
             25 mremap full;
             26 msync partial "checks the range: files live in memory, and mappings show their own pages";
             27 mincore full;
-            28 madvise partial "MADV_DONTNEED, MADV_DONTNEED_LOCKED, MADV_REMOVE, MADV_DONTFORK, MADV_WIPEONFORK, MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_COLLAPSE (of anonymous memory) and MADV_POPULATE_* are real, MADV_COUNT_READS (0x52560001) is ours: a process counts its reads of the mapped file here (`read_refs=lodic` with `tables=shared`, a hint otherwise), hints are accepted without effect, the rest is refused";
+            28 madvise partial "MADV_DONTNEED, MADV_DONTNEED_LOCKED, MADV_REMOVE, MADV_DONTFORK, MADV_WIPEONFORK, MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_COLLAPSE (of anonymous memory) and MADV_POPULATE_* are real, MADV_COUNT_READS (0x52560001) is ours: a process counts its reads of the mapped file here (`read_refs=lodic` and its relatives with `tables=shared`, `lodic` and `lodic-unsplit` with `tables=percore`; a hint otherwise), hints are accepted without effect, the rest is refused";
             29 shmget partial "no huge pages are set aside for SHM_HUGETLB (ENOMEM)";
             30 shmat full;
             31 shmctl full;

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
@@ -54,6 +55,10 @@ static int executed(const char *what) {
     }
     if (strcmp(what, "death") == 0)
         return death_signal() == 0 ? 0 : 5;
+    if (strcmp(what, "personality") == 0) {
+        printf("user %u, personality %x\n", geteuid(), personality(0xffffffff));
+        return 0;
+    }
     uid_t real, effective, saved;
     getresuid(&real, &effective, &saved);
     printf("users %u %u %u, secure: %lu, effective: %lu\n", real, effective, saved, getauxval(AT_SECURE), getauxval(AT_EUID));
@@ -612,6 +617,24 @@ static void of_threads(void) {
     waitpid(child, NULL, 0);
 }
 
+/* A process that executes a program of another user does not choose where that lies. */
+static void of_places(void) {
+    copy_program("bobs", BOB, BOB, 04755);
+    copy_program("plain", BOB, BOB, 0755);
+    for (int by_alice = 0; by_alice < 2; by_alice++)
+        for (int is_plain = 0; is_plain < 2; is_plain++) {
+            fflush(stdout);
+            pid_t child = fork();
+            if (child == 0) {
+                if (by_alice)
+                    as_alice();
+                tell("personality", personality(ADDR_NO_RANDOMIZE | ADDR_COMPAT_LAYOUT | MMAP_PAGE_ZERO | UNAME26));
+                run_program(is_plain ? "./plain" : "./bobs", "personality");
+            }
+            follow(child);
+        }
+}
+
 static const struct part PARTS[] = {
     {"tracers", of_tracers},
     {"lesser parents", of_lesser_parents},
@@ -626,6 +649,7 @@ static const struct part PARTS[] = {
     {"access", of_access},
     {"children", of_children},
     {"threads", of_threads},
+    {"places", of_places},
 };
 
 int main(int count, char **words) {

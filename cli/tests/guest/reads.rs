@@ -464,8 +464,8 @@ fn a_count_moves_when_its_entry_is_cleared_in_the_middle_of_a_copy() {
     }
 }
 
-/// As in LODIC's paper, who is to drop a page sums the counts of all processes, and leaves the page if there
-/// is one.
+/// As in LODIC's paper, a core that is to drop a page looks at the counts of all processes, and leaves the
+/// page if there is one.
 #[test]
 fn a_page_that_is_being_read_is_not_dropped_where_that_is_asked() {
     let slow_reads = SlowReads::new();

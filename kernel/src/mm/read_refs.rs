@@ -12,9 +12,9 @@
 //! | `refcache` | this core's delta cache, twice | the same | some epochs after the last reference is dropped, a read's or another |
 //! | `paygo` | an entry of this core's table, twice | the same | when no table has an entry of the frame and the word is 0, asked every few epochs |
 //! | `lodic` | the entry of the page in the page table that its core runs on, twice, if that shows the page and the process asked for it; or a [counter of its process](read_counters), if readers contend; or else as `shared` | the same | when the word is 0 and no process counts a read, asked every few epochs |
-//! | `lodic-file` | as `lodic`, but the entry is found by a walk of all mappings of the file, as LODIC's paper compares with | the same | the same |
+//! | `lodic-file` | as `lodic`, but the entry is found by a walk of all mappings of the file, as LODIC's paper compares with, and no process is split | the same | the same |
 //! | `lodic-unsplit` | as `lodic`, but threads of a process share its counters, as in LODIC's paper | the same | the same |
-//! | `lodic-paper` | the entry or the descriptor's word, and nothing else. Reclaim asks before it drops a page, and leaves one that is read | the same | when the word is 0 |
+//! | `lodic-paper` | the entry or the descriptor's word, and nothing else. Reclaim and POSIX_FADV_DONTNEED ask before they drop a page, and leave one that is read | the same | when the word is 0 |
 //! | `none` | nothing | the same | perhaps while it is read: the read then returns what the next owner writes |
 //!
 //! The states of a file's frame with `shared`, `paygo` and `lodic`:
@@ -193,18 +193,18 @@ pub(super) fn is_asked() -> bool {
     read_refs.is_lodic() || matches!(read_refs, ReadRefs::Shared | ReadRefs::Paygo)
 }
 
-/// Returns whether reclaim is to [ask](ask_now) before it drops a page.
+/// Returns whether reclaim and advice are to [ask](ask_now) before they drop a page.
 pub fn is_asked_first() -> bool {
     options::get().read_way == ReadWay::AsInPaper
 }
 
-/// Returns whether it looks for its entry among all mappings of the file.
+/// Returns whether a read looks for its entry among all mappings of the file.
 #[inline]
 pub fn is_by_file() -> bool {
     options::get().read_refs == ReadRefs::LodicFile
 }
 
-/// Returns whether it also counts them in its page table.
+/// Returns whether reads are also counted in page tables.
 pub fn has_entries() -> bool {
     options::get().counts_in_entries()
 }

@@ -26,7 +26,7 @@ const fn ways(plain: Work, mapped: Work) -> [Series; 7] {
 }
 
 /// The reason why counting in the process's own table is not as good as counting nothing.
-const COUNTING: &str = "instructions: a read that counts in the process's own table or counter executes 34 to 55 more than one that counts \
+const COUNTING: &str = "instructions: a read that counts in the process's own table or counter executes 26 to 55 more than one that counts \
 nothing. It transfers no line either";
 
 /// The claim that LODIC is as good as counting nothing.

@@ -30,9 +30,9 @@
 //!
 //! Orderings: `leave` is Release. Its partners are the Acquire of the owner's compare-and-swap, which is
 //! ordered before the question, and the Acquire of the question if the reference was dropped from the shared
-//! count. The owner's compare-and-swap is Release too: who finds the new word, by the Acquire of a look or of
-//! a `leave` that fails, finds the count that it added, and drops a reference from the shared count after
-//! that (2).
+//! count. The owner's compare-and-swap is Release too: a reader that finds the new word, by the Acquire of a
+//! look or of a `leave` that fails, finds the count that it added, and drops a reference from the shared
+//! count after that (2).
 
 use sync::atomic::{AtomicU64, Ordering};
 
@@ -142,7 +142,7 @@ impl EmbeddedCount {
                 add(old, count - added);
                 added = count;
             }
-            // AcqRel: see the module, and whatever the new word leads to is seen by who finds it there.
+            // AcqRel: see the module. A core that finds the new word also sees what it leads to.
             match word.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return old,
                 Err(now) => old = now,

@@ -22,14 +22,14 @@
 //!    moves from words to the shared part only (`embedded.rs`, 2 and 3), and is dropped by its holder only. A
 //!    reference that waits is not dropped, so it takes away nothing that is looked for.
 //! 4. A reference may be counted twice while its word is replaced, and one that waits may be found. Then the
-//!    answer is *held*, though no one uses the page. The paper's answer is of the same kind: who asked tries
-//!    again later. So one who waits lets all questions but the first end at once.
+//!    answer is *held*, though no one uses the page. The paper's answer is of the same kind: the core that
+//!    asked tries again later. A reader that waits has counted itself, so every later question ends at once.
 //!
 //! The paper holds drops off, too. They may go on here: they only make the answer *held* too careful.
 //!
 //! Orderings: A2 and T2 are partners. The drop of a reference is Release, its partner the Acquire of A4, or
 //! of the look at the word. A6 is Release, its partners are the Acquire of T3 and the fence of the next A2:
-//! who waited, or asks next, finds what was done.
+//! a reader that waited, or the core that asks next, finds what was done.
 
 use sync::atomic::{AtomicU64, Ordering, fence};
 use sync::spin_loop;

@@ -48,6 +48,23 @@ impl Page {
         }
     }
 
+    /// A fault in the middle moves the count, as in the table of one core.
+    fn read_with_fault(&self) {
+        let taken = self.count.take(&self.word, PAGE);
+        if taken.is_none() {
+            self.shared.fetch_add(1, Ordering::Relaxed);
+        }
+        self.unpinned.fetch_add(1, Ordering::Release);
+        self.count.move_one(&self.word, PAGE, |references| {
+            self.shared.fetch_add(references as u64, Ordering::Relaxed);
+        });
+        // SAFETY: as in `read`.
+        self.ends.with(|ends| unsafe { assert_eq!(*ends, 0, "read after its end") });
+        if !taken.is_some_and(|taken| self.count.leave(&self.word, &taken, PAGE)) {
+            self.shared.fetch_sub(1, Ordering::Release);
+        }
+    }
+
     fn replace(&self, new: u64) {
         self.count.replace(&self.word, new, |_, references| {
             self.shared.fetch_add(references as u64, Ordering::Relaxed);
@@ -69,6 +86,10 @@ impl Page {
 /// Two readers, while the owner puts one value after the other into the word, the last of which does not show
 /// the page.
 fn explore(count: EmbeddedCount, values: &'static [u64]) {
+    explore_with(count, values, [Page::read; READERS]);
+}
+
+fn explore_with(count: EmbeddedCount, values: &'static [u64], reads: [fn(&Page); READERS]) {
     let mut builder = Builder::new();
     // One more where both readers have to be between their two steps.
     builder.preemption_bound = Some(if count.of(u64::MAX) > 1 { 4 } else { 3 });
@@ -80,9 +101,9 @@ fn explore(count: EmbeddedCount, values: &'static [u64]) {
             unpinned: AtomicUsize::new(0),
             ends: UnsafeCell::new(0),
         });
-        let readers = [(); READERS].map(|()| {
+        let readers = reads.map(|read| {
             let page = Arc::clone(&page);
-            thread::spawn(move || page.read())
+            thread::spawn(move || read(&page))
         });
         values.iter().for_each(|&value| page.replace(value));
         let ended = page.ask();
@@ -109,6 +130,13 @@ fn a_word_with_two_references_that_stops_showing_the_page() {
 #[test]
 fn a_word_that_shows_the_page_again() {
     explore(NARROW, &[0, SHOWN, 0]);
+}
+
+/// A reader moves its reference, or that of another one, while the owner does, too.
+#[test]
+fn a_reference_that_its_reader_moves() {
+    explore_with(NARROW, &[0], [Page::read_with_fault, Page::read]);
+    explore_with(WIDE, &[0], [Page::read_with_fault; READERS]);
 }
 
 /// The rights of the mapping change: the word shows the page all the time, but the count moves.

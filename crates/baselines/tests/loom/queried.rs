@@ -16,7 +16,8 @@ const PAGE: Shown = Shown { mask: SHOWN, value: SHOWN };
 const NARROW: EmbeddedCount = EmbeddedCount::new(1, 1);
 
 struct Page {
-    word: AtomicU64,
+    /// The words of two processes.
+    words: [AtomicU64; 2],
     shared: SharedPart,
     contents: UnsafeCell<u32>,
 }
@@ -29,14 +30,14 @@ unsafe impl Send for Page {}
 impl Page {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            word: AtomicU64::new(SHOWN),
+            words: [SHOWN, SHOWN].map(AtomicU64::new),
             shared: SharedPart::new(),
             contents: UnsafeCell::new(0),
         })
     }
 
-    fn take(&self) -> Option<Taken> {
-        let taken = NARROW.take(&self.word, PAGE);
+    fn take(&self, word: usize) -> Option<Taken> {
+        let taken = NARROW.take(&self.words[word], PAGE);
         if taken.is_none() {
             self.shared.take();
         }
@@ -44,29 +45,38 @@ impl Page {
         taken
     }
 
-    fn use_and_leave(&self, taken: Option<Taken>) {
+    fn use_and_leave(&self, word: usize, taken: Option<Taken>) {
         // SAFETY: loom checks that no thread writes meanwhile.
         self.contents.with(|contents| unsafe { assert!(*contents < 3) });
-        if !taken.is_some_and(|taken| NARROW.leave(&self.word, &taken, PAGE)) {
+        if !taken.is_some_and(|taken| NARROW.leave(&self.words[word], &taken, PAGE)) {
             self.shared.leave();
         }
     }
 
+    fn leave_first(&self, taken: Option<Taken>) {
+        self.use_and_leave(0, taken);
+    }
+
     fn read(&self) {
-        self.use_and_leave(self.take());
+        self.use_and_leave(0, self.take(0));
+    }
+
+    fn read_as_other(&self) {
+        self.use_and_leave(1, self.take(1));
     }
 
     /// Puts a word there that does not show the page, and one that does.
     fn replace(&self) {
         for new in [0, SHOWN] {
-            NARROW.replace(&self.word, new, |_, references| self.shared.add(references));
+            NARROW.replace(&self.words[0], new, |_, references| self.shared.add(references));
         }
     }
 
     /// Writes to the page if it has no reference, and returns whether it had none.
     fn ask(&self) -> bool {
         let Some(question) = self.shared.ask() else { return false };
-        let is_free = NARROW.look(&self.word, PAGE) == 0 && !question.is_held();
+        let is_counted = self.words.iter().any(|word| NARROW.look(word, PAGE) > 0);
+        let is_free = !is_counted && !question.is_held();
         if is_free {
             // SAFETY: loom checks that no thread uses it.
             self.contents.with_mut(|contents| unsafe { *contents += 1 });
@@ -84,7 +94,7 @@ fn explore(held: &'static [fn(&Page, Option<Taken>)], others: &'static [fn(&Page
         let page = Page::new();
         let mut threads = Vec::new();
         for step in held {
-            let (page, taken) = (Arc::clone(&page), page.take());
+            let (page, taken) = (Arc::clone(&page), page.take(0));
             threads.push(thread::spawn(move || step(&page, taken)));
         }
         for step in others {
@@ -113,15 +123,22 @@ fn no_page_is_used_while_one_who_found_no_reference_acts() {
 /// place.
 #[test]
 fn references_in_the_word_and_in_the_shared_part_are_found() {
-    explore(&[Page::use_and_leave], &[Page::read], 3);
-    explore(&[Page::use_and_leave, Page::use_and_leave], &[], 3);
+    explore(&[Page::leave_first], &[Page::read], 3);
+    explore(&[Page::leave_first, Page::leave_first], &[], 3);
+}
+
+/// The references are in the words of two processes, of which the first one may be dropped while the second
+/// is looked at.
+#[test]
+fn references_in_two_words_are_found() {
+    explore(&[Page::leave_first], &[Page::read_as_other], 3);
 }
 
 /// A reference moves to the shared part between the looks at both.
 #[test]
 fn a_reference_that_moves_is_found() {
     explore(&[], &[Page::read, Page::replace], 3);
-    explore(&[Page::use_and_leave], &[Page::replace], 4);
+    explore(&[Page::leave_first], &[Page::replace], 4);
 }
 
 /// Of two who ask at the same time, one gets no answer.

@@ -1,5 +1,5 @@
-//! LODIC's local counters of reads (`read_refs=lodic`): bits 58 to 52 of a page's entry. The CPU ignores them
-//! there. The protocol is that of [`EmbeddedCount`].
+//! LODIC's local counters of reads (`read_refs=lodic` and its relatives): bits 58 to 52 of a page's entry.
+//! The CPU ignores them there. The protocol is that of [`EmbeddedCount`].
 //!
 //! # In the one table of a space
 //! The owner of an entry is the core that has its page's slot locked.
@@ -23,8 +23,8 @@
 //!
 //! So an entry has a count of one at most, that of the running task. Whatever else a core does with its table
 //! finds none: it switches tasks, fills and drops tables when it is not in the middle of a copy, or in the
-//! fault. The reader counts itself out of the entry of the core on which it ends, if that has a count, which
-//! is its own, and else out of the word.
+//! fault. The reader counts itself out of the entry in which the core on which it ends has last counted a
+//! read, if that has a count, which is its own, and else out of the word.
 
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
