@@ -101,6 +101,8 @@ constants! { u64:
     RLIMIT_AS = 9, "Address space.";
     RLIMIT_SIGPENDING = 11, "Real-time signals that wait.";
     RLIMIT_MSGQUEUE = 12, "Bytes of POSIX message queues.";
+    RLIMIT_NICE = 13, "20 less the lowest nice value.";
+    RLIMIT_RTPRIO = 14, "Real-time priority.";
     RLIMIT_NLIMITS = 16, "How many limits there are.";
     RLIM_INFINITY = u64::MAX, "No limit.";
 

@@ -48,6 +48,18 @@ static int is_fixed(const char *self)
     return strcmp(one, other) == 0;
 }
 
+/* Prints what /proc tells of one. */
+static void print_file(void)
+{
+    char text[40] = "";
+    personality(PER_SVR4 | ADDR_NO_RANDOMIZE);
+    FILE *file = fopen("/proc/self/personality", "r");
+    printf("in /proc: %s", file && fgets(text, sizeof text, file) ? text : "nothing\n");
+    if (file)
+        fclose(file);
+    personality(0);
+}
+
 static void inherit(const char *self, unsigned long wanted)
 {
     char text[200];
@@ -87,6 +99,7 @@ int main(int count, char **words)
     printf("then %#x, ", personality(0));
     printf("at last %#x\n", personality(0));
     printf("many bits: %#x\n", (personality(0x123456789abcUL), personality(0)));
+    print_file();
     inherit(words[0], PER_SVR4);
     inherit(words[0], ADDR_NO_RANDOMIZE);
     inherit(words[0], READ_IMPLIES_EXEC | STICKY_TIMEOUTS);

@@ -330,6 +330,11 @@ macro_rules! made_by {
             }
 
             #[test]
+            fn limits_as_a_file() {
+                same($compiler, "limits", &["-c", "1"], &[], b"");
+            }
+
+            #[test]
             fn personalities() {
                 same($compiler, "personality", &["-c", "1"], &[], b"");
             }

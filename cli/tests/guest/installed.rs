@@ -43,6 +43,16 @@ fn sqlite_locks_a_file_between_processes() {
     same(&["sqlite3"], "2", script);
 }
 
+/// Tools find the file systems and the limits in `/proc`.
+#[test]
+fn tools_find_file_systems_and_limits() {
+    let script = r#"
+        df -P / | tail -n +1 | awk 'NR == 1 { print $1, $6, $7 } NR == 2 { print $6 }'
+        ulimit -S -s 4096; ulimit -n 200; sed -n -E '/stack|open/ s/ +/ /gp' /proc/self/limits
+        prlimit --noheadings --output RESOURCE,SOFT,HARD --nofile --core=0 --pid $$ 2>&1"#;
+    same(&["df", "awk", "prlimit"], "1", script);
+}
+
 /// Several compilers run at once, and times of files say what is to be done.
 #[test]
 fn make_builds_what_has_changed() {

@@ -10,8 +10,8 @@ use core::array;
 
 use abi::ipc::MQ_BYTES_MAX;
 use abi::process::{
-    RLIM_INFINITY, RLIMIT_AS, RLIMIT_CORE, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_MSGQUEUE, RLIMIT_NLIMITS,
-    RLIMIT_NOFILE, RLIMIT_SIGPENDING, RLIMIT_STACK, Rlimit,
+    RLIM_INFINITY, RLIMIT_AS, RLIMIT_CORE, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_MSGQUEUE, RLIMIT_NICE,
+    RLIMIT_NLIMITS, RLIMIT_NOFILE, RLIMIT_RTPRIO, RLIMIT_SIGPENDING, RLIMIT_STACK, Rlimit,
 };
 use sync::atomic::{AtomicBool, Ordering};
 use sync::{Sequence, SpinLock};
@@ -67,6 +67,7 @@ impl Limits {
             RLIMIT_MSGQUEUE => same(MQ_BYTES_MAX),
             RLIMIT_NOFILE => same(crate::fs::MAX_FILES),
             RLIMIT_SIGPENDING => same(frames::total() / FRAMES_OF_SIGNAL),
+            RLIMIT_NICE | RLIMIT_RTPRIO => same(0),
             _ => same(RLIM_INFINITY),
         };
         let all = array::from_fn(|resource| Limit::new(limit_of(resource as u64)));

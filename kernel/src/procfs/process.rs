@@ -12,7 +12,7 @@ use super::descriptors::Descriptors;
 use super::listing::Listing;
 use super::maps::{self, PageMap};
 use super::memory_file::MemoryFile;
-use super::texts;
+use super::{mounts, texts};
 use crate::fs::content::Content;
 use crate::fs::folder::{self, DOTS, Folder, Show, list_names, list_numbers};
 use crate::fs::node::{Body, Node, NodeRef, Owner, Volume};
@@ -23,7 +23,7 @@ use crate::sched::{self, Task};
 use crate::users::Basis;
 
 /// The names in the directory of a process, each with its `S_IF*`.
-const NAMES: [(&[u8], u32); 17] = [
+const NAMES: [(&[u8], u32); 20] = [
     (b"auxv", S_IFREG),
     (b"cmdline", S_IFREG),
     (b"comm", S_IFREG),
@@ -31,9 +31,12 @@ const NAMES: [(&[u8], u32); 17] = [
     (b"environ", S_IFREG),
     (b"exe", S_IFLNK),
     (b"fd", S_IFDIR),
+    (b"limits", S_IFREG),
     (b"maps", S_IFREG),
     (b"mem", S_IFREG),
+    (b"mounts", S_IFREG),
     (b"pagemap", S_IFREG),
+    (b"personality", S_IFREG),
     (b"root", S_IFLNK),
     (b"smaps", S_IFREG),
     (b"smaps_rollup", S_IFREG),
@@ -143,8 +146,22 @@ fn entry(process: &Arc<Process>, name: &[u8]) -> Result<NodeRef, Errno> {
         }
         b"auxv" => text_of_memory(process, 0o400, texts::auxv),
         b"environ" => text_of_memory(process, 0o400, texts::environ),
+        b"personality" => personality(process),
         _ => file(process, name),
     }
+}
+
+/// Returns the file of the personality, which a thread opens that may look into the process.
+fn personality(process: &Arc<Process>) -> Result<NodeRef, Errno> {
+    let process = Arc::downgrade(process);
+    let node = folder::text_for(move |text| {
+        // There is nothing to write about a process that has ended.
+        let Some(process) = process.upgrade() else { return Ok(()) };
+        remote::permit(&process, Basis::Files)?;
+        texts::personality(&process, text).map_err(|_| Errno::ENOMEM)
+    })?;
+    node.set_permissions(0o400);
+    Ok(node)
 }
 
 /// Returns the link to the program, which leads to the file although it may have another name by now.
@@ -201,6 +218,8 @@ fn file(process: &Arc<Process>, name: &[u8]) -> Result<NodeRef, Errno> {
     let write: Writer = match name {
         b"cmdline" => texts::cmdline,
         b"comm" => texts::comm,
+        b"limits" => texts::limits,
+        b"mounts" => |_, text| mounts(text),
         b"stat" => texts::stat,
         b"statm" => texts::statm,
         b"status" => texts::status,
@@ -239,8 +258,15 @@ struct TaskFolder {
     task: Weak<Task>,
 }
 
-const TASK_NAMES: [(&[u8], u32); 5] =
-    [(b"comm", S_IFREG), (b"maps", S_IFREG), (b"mem", S_IFREG), (b"stat", S_IFREG), (b"status", S_IFREG)];
+const TASK_NAMES: [(&[u8], u32); 7] = [
+    (b"comm", S_IFREG),
+    (b"limits", S_IFREG),
+    (b"maps", S_IFREG),
+    (b"mem", S_IFREG),
+    (b"personality", S_IFREG),
+    (b"stat", S_IFREG),
+    (b"status", S_IFREG),
+];
 
 impl Folder for TaskFolder {
     fn lookup(&self, name: &[u8]) -> Result<NodeRef, Errno> {

@@ -2,6 +2,8 @@
 
 use core::fmt::{self, Write};
 
+use abi::process::{RLIM_INFINITY, RLIMIT_NLIMITS};
+use sync::atomic::Ordering;
 use vm::{Detail, PAGE_SIZE};
 
 use crate::bytes::after_mut;
@@ -67,6 +69,53 @@ fn write_name(name: &[u8], text: &mut Text) -> fmt::Result {
 pub fn comm(process: &Process, text: &mut Text) -> fmt::Result {
     write_name(&process.name(), text)?;
     text.write_char('\n')
+}
+
+/// Writes the personality of its main thread, or of another one if that has ended.
+pub fn personality(process: &Process, text: &mut Text) -> fmt::Result {
+    let personality = process.any_thread().map_or(0, |task| task.thread.personality.load(Ordering::Relaxed));
+    writeln!(text, "{personality:08x}")
+}
+
+/// The names and the units of the limits, as on Linux.
+const LIMITS: [(&str, &str); RLIMIT_NLIMITS as usize] = [
+    ("cpu time", "seconds"),
+    ("file size", "bytes"),
+    ("data size", "bytes"),
+    ("stack size", "bytes"),
+    ("core file size", "bytes"),
+    ("resident set", "bytes"),
+    ("processes", "processes"),
+    ("open files", "files"),
+    ("locked memory", "bytes"),
+    ("address space", "bytes"),
+    ("file locks", "locks"),
+    ("pending signals", "signals"),
+    ("msgqueue size", "bytes"),
+    ("nice priority", ""),
+    ("realtime priority", ""),
+    ("realtime timeout", "us"),
+];
+
+/// Writes the limits of its resources.
+pub fn limits(process: &Process, text: &mut Text) -> fmt::Result {
+    writeln!(text, "{:<25} {:<20} {:<20} {:<10}", "Limit", "Soft Limit", "Hard Limit", "Units")?;
+    let limits =
+        LIMITS.iter().zip(0..).filter_map(|(names, number)| Some((names, process.limits.get(number)?)));
+    for ((name, unit), limit) in limits {
+        write!(text, "Max {name:<21} ")?;
+        for bound in [limit.current, limit.maximum] {
+            match bound {
+                RLIM_INFINITY => write!(text, "{:<20} ", "unlimited")?,
+                _ => write!(text, "{bound:<20} ")?,
+            }
+        }
+        if !unit.is_empty() {
+            write!(text, "{unit:<10}")?;
+        }
+        text.write_char('\n')?;
+    }
+    Ok(())
 }
 
 fn parent_of(process: &Process) -> u32 {
