@@ -47,8 +47,9 @@ fn sqlite_locks_a_file_between_processes() {
 #[test]
 fn tools_find_file_systems_and_limits() {
     let script = r#"
-        df -P / | tail -n +1 | awk 'NR == 1 { print $1, $6, $7 } NR == 2 { print $6 }'
-        ulimit -S -s 4096; ulimit -n 200; sed -n -E '/stack|open/ s/ +/ /gp' /proc/self/limits
+        export LC_ALL=C
+        df -P / | awk 'NR == 1 { print $1, $6, $7 } NR == 2 { print $6 }'
+        ulimit -s 4096; ulimit -n 200; sed -n -E '/stack|open/ s/ +/ /gp' /proc/self/limits
         prlimit --noheadings --output RESOURCE,SOFT,HARD --nofile --core=0 --pid $$ 2>&1"#;
     same(&["df", "awk", "prlimit"], "1", script);
 }
