@@ -134,7 +134,7 @@ impl Options {
     }
 
     /// Returns whether a process counts reads in the page tables of its cores.
-    pub fn counts_by_core(&self) -> bool {
+    fn counts_by_core(&self) -> bool {
         self.tables == Tables::Percore && self.counts_in_entries()
     }
 

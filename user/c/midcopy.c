@@ -14,29 +14,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGE 4096
+#include "must.h"
+#include "page_counts.h"
+
 #define BYTE 0x11
-#define MADV_COUNT_READS 0x52560001
 /* Processes that have named the region and wait. One more changes the page. */
 #define SHARERS 2
 
 static int fd;
-
-static void must(int good, const char *what)
-{
-    if (!good) {
-        dprintf(1, "midcopy: %s\n", what);
-        _exit(1);
-    }
-}
 
 static void change(void)
 {
     static unsigned char page[PAGE];
     memset(page, BYTE, PAGE);
     for (;;) {
-        must(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE) == 0, "punch");
-        must(pwrite(fd, page, PAGE, 0) == PAGE, "pwrite");
+        must("punch", fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE) == 0);
+        must("pwrite", pwrite(fd, page, PAGE, 0) == PAGE);
     }
 }
 
@@ -44,15 +37,15 @@ int main(int argc, char **argv)
 {
     static unsigned char bytes[PAGE];
     pid_t others[SHARERS + 1];
-    must(argc == 2, "give rounds");
+    must("give rounds", argc == 2);
     fd = memfd_create("midcopy", 0);
-    must(fd >= 0 && ftruncate(fd, PAGE) == 0, "the file");
+    must("the file", fd >= 0 && ftruncate(fd, PAGE) == 0);
     volatile unsigned char *shown = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
-    must(shown != MAP_FAILED, "mmap");
+    must("mmap", shown != MAP_FAILED);
     madvise((void *)shown, PAGE, MADV_COUNT_READS);
     for (int i = 0; i <= SHARERS; i++) {
         others[i] = fork();
-        must(others[i] >= 0, "fork");
+        must("fork", others[i] >= 0);
         if (others[i] == 0) {
             if (i == 0)
                 change();
@@ -63,13 +56,14 @@ int main(int argc, char **argv)
     for (long round = atol(argv[1]); round > 0; round--) {
         (void)shown[0];
         for (int i = 0; i < 4; i++) {
-            must(pread(fd, bytes, PAGE, 0) == PAGE, "pread");
+            must("pread", pread(fd, bytes, PAGE, 0) == PAGE);
             for (int at = 0; at < PAGE; at++)
-                must(bytes[at] == BYTE || bytes[at] == 0, "other bytes");
+                must("other bytes", bytes[at] == BYTE || bytes[at] == 0);
         }
     }
     for (int i = 0; i <= SHARERS; i++)
-        must(kill(others[i], SIGKILL) == 0 && waitpid(others[i], NULL, 0) == others[i], "a process");
+        must("a process", kill(others[i], SIGKILL) == 0 && waitpid(others[i], NULL, 0) == others[i]);
+    compare_all();
     puts("midcopy: done");
     return 0;
 }

@@ -18,6 +18,8 @@
 #ifndef MAY_SETTLE
 #define MAY_SETTLE 0
 #endif
+/* Has RadixVM count reads of a mapped file in page tables (`read_refs=lodic`). */
+#define MADV_COUNT_READS 0x52560001
 #define PRESENT (1UL << 63)
 #define FRAME(word) ((word) & ((1UL << 55) - 1))
 #define MOST_COUNTED 1100

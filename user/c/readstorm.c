@@ -25,7 +25,6 @@
 #include "page_counts.h"
 
 #define PAGES 48L
-#define MADV_COUNT_READS 0x52560001
 /* The buffer begins here in its page, so that most of its pages get bytes of two pages of the file. */
 #define OFF 1000L
 

@@ -25,7 +25,6 @@
 
 #include "page_counts.h"
 
-#define MADV_COUNT_READS 0x52560001
 #define BYTE 0x11
 #define OTHER 0xee
 /* Pages of /tmp that are free in turns, and pages of memory that are filled. */

@@ -174,7 +174,8 @@ fn work_for_other_threads_is_counted() {
         pthread_barrier_init(&barrier, 0, 4);\
         for (long i = 0; i < 3; i++) pthread_create(threads + i, 0, touch, (void *)i);\
         at = mmap(0, length, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); at[4] = 1;\
-        pthread_barrier_wait(&barrier); pthread_barrier_wait(&barrier); munmap(at, length); pthread_barrier_wait(&barrier);\
+        pthread_barrier_wait(&barrier); pthread_barrier_wait(&barrier); munmap(at, length);\
+        pthread_barrier_wait(&barrier);\
         for (int i = 0; i < 3; i++) pthread_join(threads[i], 0); return 0; }";
     std::fs::write(&source, text).unwrap();
     let program = folder.path().join("shared");

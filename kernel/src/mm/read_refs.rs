@@ -358,7 +358,12 @@ impl<R: Reader> HoldPage<R::File> for AsInPaper<'_, R> {
 
     #[inline(always)]
     fn hold(&self, pin: Pinned, file: &R::File, page: u64, frame: FrameNum) -> PaperHold {
-        let entry = if R::may_show(file) { entry_of(&pin, file, page, frame, self.0) } else { None };
+        let mut entry = None;
+        if R::may_show(file) {
+            // SAFETY: as in `hold` of a `Reader`.
+            entry = unsafe { self.0.known_tables().count_read(page, frame) };
+            entry = entry.or_else(|| find_entry(&pin, file, page, frame, self.0));
+        }
         if entry.is_none() {
             enter(frame);
         }
@@ -378,21 +383,7 @@ impl Drop for PaperHold {
     }
 }
 
-/// Counts a hold in the process's entry, if it has one, and returns that.
-#[inline(always)]
-fn entry_of<R: Reader>(
-    pin: &Pinned,
-    file: &R::File,
-    page: u64,
-    frame: FrameNum,
-    reader: &R,
-) -> Option<CountedEntry> {
-    // SAFETY: as in `hold` of a `Reader`.
-    let known = unsafe { reader.known_tables().count_read(page, frame) };
-    known.or_else(|| find_entry(pin, file, page, frame, reader))
-}
-
-/// Does the same if no read has found the entry before.
+/// Looks for the process's entry of the page, which no read has found before, and counts a hold there.
 #[inline(never)]
 fn find_entry<R: Reader>(
     pin: &Pinned,
@@ -404,7 +395,7 @@ fn find_entry<R: Reader>(
     // Each read is to walk all mappings of the file if that is compared with.
     let (known, now) = (reader.known_tables(), (!is_by_file()).then(|| epoch::domain().epoch()));
     reader.shown_at(file, page).and_then(|shown| {
-        // SAFETY: as in `entry_of`.
+        // SAFETY: as in `hold` of a `Reader`.
         unsafe { known.find_and_count(pin, page, frame, shown, now) }
     })
 }

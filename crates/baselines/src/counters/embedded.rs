@@ -7,7 +7,8 @@
 //! ```text
 //!    reader: take       the word shows the page, and has room        count + 1     or else  shared + 1
 //!    reader: leave      the word shows the page, and is not 0        count - 1     or else  shared - 1
-//!    owner:  replace    shared + the word's count            then     word := new, with count 0, unless it has changed since: then again
+//!    owner:  replace    shared + the word's count      then          word := new, with count 0
+//!                                                                    if the word has changed: again
 //! ```
 //!
 //! | word | may become | by |
@@ -17,13 +18,13 @@
 //! | shows the page, count n | n - 1 | the holder of a reference that moves it ([`move_one`](EmbeddedCount::move_one)), as the owner does |
 //! | anything else | shows the page, count 0 | the owner |
 //!
-//! 1. The counts in all words and the shared count together are the number of references, and those that an
+//! 1. The counts in all words and the shared count add up to the number of references, and those that an
 //!    owner counts twice between its two steps. A reference may be dropped wherever there is a count. So a
 //!    count may change its home between the two, which the paper has too.
 //! 2. The owner adds a count to the shared one before it takes it from the word. So no reference is in
 //!    neither, and none is dropped from the shared count before it was added there: that is never below zero.
-//! 3. Counts move from the words to the shared one, and never back. So one who looks at the words first and
-//!    at the shared count last finds each reference that stays meanwhile.
+//! 3. Counts move from the words to the shared one, and never back. So a look at the words first and at the
+//!    shared count last finds each reference that stays meanwhile.
 //! 4. The count is *asked* when no word shows the page, no owner is between its two steps, and no reference
 //!    is taken any more. Then the shared count is the number of references. The paper asks while words show
 //!    the page, which `queried.rs` does by 3.
@@ -88,7 +89,7 @@ impl EmbeddedCount {
         value >> self.shift & ((1 << self.bits) - 1)
     }
 
-    /// Returns the count in `word`, for one who asks while references are taken (`queried.rs`).
+    /// Returns the count in `word`, for a question while references are taken (`queried.rs`).
     pub fn look(self, word: &AtomicU64, shown: Shown) -> u64 {
         // Acquire: see the module.
         let value = word.load(Ordering::Acquire);

@@ -1,12 +1,12 @@
 //! The shared part of LODIC's count, and the paper's question: is the sum of it and of all words zero *now*,
 //! while references are taken and dropped?
 //!
-//! After Park, Hwang, Choi, Min and Won (LODIC, ATC 2021, section 4.5), who hold all updates off by a flag
-//! while they sum, and stop at the first count that is not zero. The words are those of `embedded.rs`.
+//! The paper (Park, Hwang, Choi, Min and Won, LODIC, ATC 2021, section 4.5) sums the counts, and stops at the
+//! first that is not zero. A flag holds all updates off meanwhile. The words are those of `embedded.rs`.
 //!
 //! ```text
-//!   one who asks                              one who takes a reference
-//!   ────────────                              ─────────────────────────
+//!   a core that asks                          a core that takes a reference
+//!   ────────────────                          ─────────────────────────────
 //!   A1  flag := set                           T1  count it, in a word or here
 //!   A2  fence                                 T2  fence
 //!   A3  look at the words: a count? → held    T3  while the flag is set: wait
@@ -15,7 +15,7 @@
 //!   A6  flag := clear
 //! ```
 //!
-//! 1. One asks at a time. Another one gets no [`Question`].
+//! 1. One core asks at a time. Another one gets no [`Question`].
 //! 2. A reference that A3 and A4 miss was counted (T1) after they had looked. Then T2 came after A2, and T3
 //!    finds the flag. So it waits until A6, and the page is not used between A4 and A6 if both find nothing.
 //! 3. A reference that was counted before is found. It is in a word or in the shared part at each moment,
@@ -53,7 +53,7 @@ impl SharedPart {
         Self(AtomicU64::new(0))
     }
 
-    /// Returns the word for its owner's use, who shares the page with no one.
+    /// Returns the word, which the owner of a page may use while no other core does.
     pub fn word(&self) -> &AtomicU64 {
         &self.0
     }

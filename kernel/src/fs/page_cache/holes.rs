@@ -68,7 +68,7 @@ impl PageCache {
         dropped
     }
 
-    /// Does the same for pages that no read holds, if that is to be asked first.
+    /// Does the same, but with `read_refs=lodic-paper` pages stay that are being read.
     pub fn reclaim(&self, range: Range<u64>) -> u64 {
         let dropped = self.drop_unread(range.start, range.end);
         self.invalidate(range.start, range.end, Copies::Keep);

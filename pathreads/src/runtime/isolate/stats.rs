@@ -31,7 +31,7 @@ pub enum Work {
     Fault,
     /// Mapping memory before calls.
     Fill,
-    /// Asking other members, and waiting for them.
+    /// Asking other members, and waiting for them, also within the others.
     Request,
 }
 
@@ -40,8 +40,8 @@ fn mine() -> &'static Stats {
 }
 
 fn add(counter: &AtomicU64, more: u64) {
-    // Only this member writes it.
-    counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+    // Only this member writes it, but a handler of it, or a helper of the leader, may come in between.
+    counter.fetch_add(more, Ordering::Relaxed);
 }
 
 /// Counts a fault that mapped memory.
