@@ -36,6 +36,7 @@ pub mod requests;
 pub mod reservation;
 pub mod sites;
 pub mod slot;
+pub mod stale;
 
 /// The size of a page.
 pub const PAGE: u64 = 4096;

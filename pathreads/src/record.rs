@@ -137,6 +137,11 @@ impl Region {
         self.file == NO_FILE || self.is_snapshot
     }
 
+    /// Returns whether it is shared memory of the program, which members map where it lies.
+    pub const fn is_plain(&self) -> bool {
+        self.file == NO_FILE && !self.is_private
+    }
+
     /// Returns whether it is memory of the program that is zero when the program has dropped it.
     pub const fn is_fresh(&self) -> bool {
         self.file == NO_FILE && !self.is_copy

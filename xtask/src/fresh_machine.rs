@@ -1,9 +1,9 @@
-//! The command `cargo xtask fresh-machine RELEASE [--whole]` makes a minimal Debian with git, curl and Rust,
-//! and runs the README's commands in it.
+//! The command `cargo xtask fresh-machine RELEASE [--whole] [--ubuntu MIRROR]` makes a minimal Debian, or
+//! Ubuntu, with git, curl and Rust, and runs the README's commands in it.
 //!
-//! The machine is a chroot that debootstrap makes from this machine's own package mirror, with this machine's
-//! Rust toolchain. Its network settings are this machine's, too. It gets the last commit, not the working
-//! tree.
+//! The machine is a chroot that debootstrap makes from this machine's own package mirror, or from that of
+//! Ubuntu, with this machine's Rust toolchain. Its network settings are this machine's, too. It gets the last
+//! commit, not the working tree.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,9 @@ use crate::shell::{succeeds, target_dir};
 /// The commands that a user types on a fresh machine, and the last of them where all tests are wanted.
 const COMMANDS: [&str; 2] = ["./radixvm demo", "./radixvm test --quick"];
 const WHOLE: [&str; 2] = ["./radixvm demo", "./radixvm test"];
+
+/// The script by which debootstrap makes any newer Ubuntu.
+const SCRIPT_OF_UBUNTU: &str = "/usr/share/debootstrap/scripts/gutsy";
 
 /// Place of the repository and the toolchain in the chroot.
 const CHECKOUT: &str = "root/radixvm";
@@ -34,13 +37,15 @@ exec chroot "$0" /usr/bin/env -i HOME=/root PATH=/usr/local/bin:/usr/bin:/bin:/u
 /// Makes the machine anew and tries the commands in it, with a few of the tests or all. Returns whether all
 /// succeeded.
 pub fn run(words: &[&str]) -> Result<bool> {
-    let (release, commands) = match words {
-        [release] => (release, COMMANDS),
-        [release, "--whole"] => (release, WHOLE),
-        _ => bail!("fresh-machine RELEASE [--whole]"),
+    let (release, commands, ubuntu) = match words {
+        [release] => (release, COMMANDS, None),
+        [release, "--whole"] => (release, WHOLE, None),
+        [release, "--ubuntu", mirror] => (release, COMMANDS, Some(*mirror)),
+        [release, "--whole", "--ubuntu", mirror] => (release, WHOLE, Some(*mirror)),
+        _ => bail!("fresh-machine RELEASE [--whole] [--ubuntu MIRROR]"),
     };
     let folder = target_dir("fresh-machine").join(release);
-    make(release, &folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    make(release, &folder, ubuntu).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut good = true;
     for command in commands {
         println!("\n== {release}: {command}");
@@ -53,18 +58,24 @@ pub fn run(words: &[&str]) -> Result<bool> {
     Ok(good)
 }
 
-fn make(release: &str, folder: &Path) -> Result<()> {
-    ensure!(
-        release.chars().all(|c| c.is_ascii_alphanumeric()),
-        "{release}: not the name of a Debian release"
-    );
+fn make(release: &str, folder: &Path, ubuntu: Option<&str>) -> Result<()> {
+    ensure!(release.chars().all(|c| c.is_ascii_alphanumeric()), "{release}: not the name of a release");
     if folder.exists() {
         fs::remove_dir_all(folder)?;
     }
     fs::create_dir_all(folder)?;
     let mut debootstrap = Command::new("debootstrap");
-    debootstrap.args(["--variant=minbase", "--include=git,curl,ca-certificates", release]);
-    let made = succeeds(debootstrap.arg(folder).arg(mirror()?));
+    debootstrap.args(["--variant=minbase", "--include=git,curl,ca-certificates"]);
+    match ubuntu {
+        // Debian has no keys of Ubuntu, and its debootstrap may be older than the release: all use one
+        // script.
+        Some(mirror) => {
+            debootstrap.args(["--components=main,universe", "--no-check-gpg", release]);
+            debootstrap.arg(folder).args([mirror, SCRIPT_OF_UBUNTU])
+        }
+        None => debootstrap.arg(release).arg(folder).arg(mirror()?),
+    };
+    let made = succeeds(&mut debootstrap);
     ensure!(made.context("apt-get install debootstrap")?, "debootstrap failed; it needs root");
     copy(&sysroot()?, &folder.join(TOOLCHAIN))?;
     clone(&folder.join(CHECKOUT))?;

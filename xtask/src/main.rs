@@ -46,8 +46,8 @@ usage: cargo xtask VERB
                      dependencies with cargo-machete. A tool that is missing is named and skipped.
   release            makes target/release-archive/radixvm-VERSION-x86_64-linux.tar.gz of what `radixvm install` installs; the same commit makes
                      an archive with the same names, owners and times
-  fresh-machine RELEASE [--whole]
-                     make a minimal Debian of this release (bookworm, trixie) by debootstrap, as root, and run
+  fresh-machine RELEASE [--whole] [--ubuntu MIRROR]
+                     make a minimal Debian of this release (bookworm, trixie), or Ubuntu (noble), by debootstrap, as root, and run
                      `./radixvm demo` and `./radixvm test --quick` of the last commit in it; --whole: all tests
   results [--only NAME,...]
                      measure, and write docs/results: local, pipeline, global, forkexit, designs, counters, calls, memory,

@@ -125,6 +125,11 @@ fn sharing() {
 }
 
 #[test]
+fn taken() {
+    compare("taken", &[]);
+}
+
+#[test]
 fn process() {
     compare("process", &[]);
 }

@@ -19,12 +19,13 @@ const LONGEST: u32 = 1800;
 /// The ways to run a program that are compared with a plain run.
 const WAYS: [&[&str]; 3] = [&["--pool"], &["--strict"], &["--isolate"]];
 /// The files of rules.
-const RULES: [&str; 12] = [
+const RULES: [&str; 13] = [
     "threads",
     "memory",
     "reservations",
     "signals",
     "sharing",
+    "taken",
     "process",
     "buffers",
     "files",

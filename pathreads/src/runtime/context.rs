@@ -143,8 +143,15 @@ fn end_clearing(context: &mut Context, information: &Information) -> bool {
 /// Maps the memory that this member did not have. Returns whether that was the cause of the signal.
 fn maps(context: &Context, information: &Information) -> bool {
     const PAGE_FAULT: u64 = 14;
-    let is_page_fault = information.signal == SIGSEGV && information.code > 0 && context.trap == PAGE_FAULT;
-    isolate::is_on() && is_page_fault && isolate::fault(context.address, context.cause)
+    const BUS_ADRERR: i32 = 2;
+    let Information { signal, code, .. } = *information;
+    let (address, cause) = (context.address, context.cause);
+    isolate::is_on()
+        && context.trap == PAGE_FAULT
+        && match signal {
+            SIGSEGV => code > 0 && isolate::fault(address, cause),
+            _ => code == BUS_ADRERR && isolate::stale::is_possible() && isolate::stale_fault(address, cause),
+        }
 }
 
 impl Information {

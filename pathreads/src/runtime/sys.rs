@@ -25,6 +25,7 @@ pub mod nr {
     pub const BRK: u64 = 12;
     pub const SIGACTION: u64 = 13;
     pub const SIGPROCMASK: u64 = 14;
+    pub const IOCTL: u64 = 16;
     pub const PREAD: u64 = 17;
     pub const WRITEV: u64 = 20;
     pub const PWRITE: u64 = 18;

@@ -13,6 +13,7 @@ mod member_reservations;
 mod parts;
 mod requests;
 mod reservations;
+mod stale;
 
 use sync::loom;
 

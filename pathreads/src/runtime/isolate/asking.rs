@@ -10,7 +10,7 @@ use pathreads::requests::{self, Seat};
 use super::lock::Linux;
 use super::{
     Member, barriers, calls, control, fork, is_member, locked, me, postponed, prepare_stack, protect_here,
-    replace_here, signals, snapshots, stats, timers, try_unmap_here, whole,
+    replace_here, signals, snapshots, stale, stats, timers, try_unmap_here, whole,
 };
 use crate::sys::Result;
 use crate::{context, sigaction};
@@ -120,7 +120,13 @@ fn do_as_asked(pointer: u64) -> Option<u32> {
     // SAFETY: the requester waits until `pending` is cleared.
     let what = unsafe { *control().request.get() };
     match what {
-        Request::Unmap { start, end } => answer(try_unmap_here(start, end)),
+        Request::Unmap { start, end } => {
+            // First, because Linux has a limit of mappings.
+            answer(stale::unmap(0, u64::MAX).map(|()| 0));
+            answer(try_unmap_here(start, end));
+            stale::note_here();
+            stale::open();
+        }
         Request::Protect { start, end } => {
             // SAFETY: the requester holds the lock, and does not change the record until `pending` is
             // cleared.

@@ -341,7 +341,7 @@ pub fn settle(record: &mut Record, start: u64, end: u64) -> Result<()> {
             false => _ = super::announce_to_all(),
         }
         if matches!(control().blocks.end(block), State::Kept | State::Busy) {
-            memory::remove(record, region.start, region.end)?;
+            memory::remove_kept(record, region.start, region.end)?;
         }
     }
     Ok(())

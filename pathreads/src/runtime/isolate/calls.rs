@@ -37,7 +37,7 @@ use pathreads::refused::{self, Refusal};
 
 use super::{
     HAS_STACK, addresses, barriers, begin_stack, blocks, control, cpu_timers, helpers, lacks, locked, memory,
-    own, refuse, signal_files, signals, sync, thread, timers, touch, waiting, whole,
+    own, refuse, signal_files, signals, stale, sync, thread, timers, touch, waiting, whole,
 };
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
@@ -241,6 +241,7 @@ pub fn begin_call() {
     IS_ASKED.store(0, Ordering::Relaxed);
     // The handler of a request sets the mark while the memory is mapped, or later.
     compiler_fence(Ordering::SeqCst);
+    stale::begin_call();
     lacks::forget();
 }
 

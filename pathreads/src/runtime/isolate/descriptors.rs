@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use pathreads::record::{Record, Region};
 
 use super::copies::narrow_copies;
-use super::{control, is_on, locked, memory_file, prepare_stack, signals};
+use super::{control, is_on, locked, memory_file, prepare_stack, signals, stale};
 use crate::sys::{self, Result, harmless, nr};
 
 /// The most descriptors that are kept for private mappings.
@@ -82,7 +82,8 @@ pub fn kept_in(first: u64, last: u64) -> Option<u64> {
     if last < control().lowest_kept.load(Ordering::Relaxed) {
         return None;
     }
-    let own = [memory_file(), signals::file()].into_iter().filter(|file| range.contains(file));
+    let own = [memory_file(), signals::file()].into_iter().chain(stale::files());
+    let own = own.filter(|file| range.contains(file));
     prepare_stack();
     let shared =
         locked(|record| record.all().map(|region| region.file).filter(|file| range.contains(file)).min());

@@ -30,7 +30,7 @@ use super::helpers::{self, What};
 use super::waiting::Next;
 use super::{
     CONTROL, Control, MILLISECOND, Member, blocks, calls, control, faults, lacks, map_control, me,
-    memory_file, new_file, own_thread, refuse, snapshots, sync, thread, wait, waiting,
+    memory_file, new_file, own_thread, refuse, snapshots, stale, sync, thread, wait, waiting,
 };
 use crate::clone::{
     ARGS, ARGS_FLAGS, ARGS_PIDFD, ARGS_SIGNAL, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_FILES,
@@ -310,6 +310,8 @@ static FOUND: Found = Found(UnsafeCell::new(MaybeUninit::uninit()));
 
 /// Makes the child that the control area describes, in the leader's process, while a member has the lock.
 pub fn make_here() -> Result {
+    // The kernel does not guard what is stale in the child's copy of this address space.
+    stale::unmap(0, u64::MAX)?;
     // SAFETY: the member that has the lock wrote it, and waits. The copy is for the child.
     let making = unsafe {
         (*FOUND.0.get()).write(control().making.get().read());
@@ -436,6 +438,7 @@ pub fn begin(frame: &mut Frame) {
     super::forget_insides();
     control.stops.store(0, Ordering::Relaxed);
     lacks::begin_process();
+    stale::begin_process();
     control.leaving.store(0, Ordering::Relaxed);
     blocks::begin();
     super::mapped::SYNCED.store(u64::MAX, Ordering::Relaxed);

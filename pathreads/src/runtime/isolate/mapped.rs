@@ -8,7 +8,9 @@ use pathreads::requests;
 
 use super::copies::{self, needs_copy};
 use super::stats::{self, Work};
-use super::{blocks, control, fork, lacks, locked, me, memory_file, prepare_stack, remembered, snapshots};
+use super::{
+    blocks, control, fork, lacks, locked, me, memory_file, prepare_stack, remembered, snapshots, stale,
+};
 use crate::sys::{
     self, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_EXEC, PROT_READ, PROT_WRITE, Result,
     harmless, nr,
@@ -22,6 +24,13 @@ pub const NEVER: u64 = u64::MAX;
 
 /// Maps a region here as it is recorded.
 pub fn map_here(region: &Region) -> Result {
+    let Region { start, end, .. } = *region;
+    stale::unmap(start, end)?;
+    // Linux counts what is stale here for its limits.
+    map_as_recorded(region).or_else(|_| stale::unmap(0, u64::MAX).and_then(|()| map_as_recorded(region)))
+}
+
+fn map_as_recorded(region: &Region) -> Result {
     let Region { start, end, .. } = *region;
     let file = if region.file == NO_FILE { memory_file() } else { region.file };
     let offset = region.offset_of(start);
@@ -64,6 +73,7 @@ pub fn replace_here(region: &Region) {
 /// mappings.
 pub fn try_unmap_here(start: u64, end: u64) -> Result {
     remembered::forget(start, end);
+    stale::unmap(start, end)?;
     // SAFETY: the memory is the program's, which unmaps it.
     unsafe { sys::call(nr::MUNMAP, [start, end - start, 0]) }
 }
@@ -93,6 +103,8 @@ pub fn unmap_here(start: u64, end: u64) {
 /// name.
 pub fn protect_here(region: &Region) -> Result {
     remembered::forget(region.start, region.end);
+    // It may be recorded again, and stale here: that is not made this region by a change of its rights.
+    stale::unmap(region.start, region.end)?;
     // SAFETY: the memory is the program's.
     unsafe { sys::call(nr::MPROTECT, [region.start, region.end - region.start, region.mapped_rights()]) }
         .or_else(|_| map_here(region))
@@ -107,10 +119,36 @@ pub fn punch(start: u64, end: u64) {
 /// Handles an access to memory that this member does not have as recorded. Returns whether it has it now.
 /// `cause` is the processor's error code.
 pub fn fault(address: u64, cause: u64) -> bool {
-    stats::timed(Work::Fault, || handle_fault(address, cause))
+    stats::timed(Work::Fault, || locked(|record| handle_fault(record, address, cause)))
 }
 
-fn handle_fault(address: u64, cause: u64) -> bool {
+/// Handles a SIGBUS. Returns whether the access is to be tried again, because the memory was stale here.
+pub fn stale_fault(address: u64, cause: u64) -> bool {
+    stats::timed(Work::Fault, || {
+        locked(|record| {
+            if stale::has(address) {
+                return handle_fault(record, address, cause);
+            }
+            // A request, or a handler of the program, may have come before the lock, and what was stale is
+            // unmapped.
+            if record.at(address).is_some_and(|region| region.current.has(me())) {
+                return stale::is_first_try(address);
+            }
+            handle_fault(record, address, cause) || stale::is_unmapped(address)
+        })
+    })
+}
+
+fn handle_fault(record: &mut Record, address: u64, cause: u64) -> bool {
+    // Stale memory that is not recorded is unmapped: the next access is the program's fault, as Linux
+    // describes it.
+    let unmap = || stale::has(address) && stale::unmap(address, address + 1).is_ok();
+    fill_at(record, address, cause) || unmap()
+}
+
+/// Maps the region at an address here, if the program may access that, or this member lacks it: then the next
+/// access is the program's fault, too. The lock is held.
+fn fill_at(record: &mut Record, address: u64, cause: u64) -> bool {
     const WRITE: u64 = 1 << 1;
     const FETCH: u64 = 1 << 4;
     let needed = match cause {
@@ -118,17 +156,20 @@ fn handle_fault(address: u64, cause: u64) -> bool {
         _ if cause & FETCH != 0 => PROT_EXEC,
         _ => PROT_READ | PROT_WRITE,
     };
-    locked(|record| {
-        let is_programs = |region: &&mut Region| region.rights & needed != 0 && blocks::is_open(region);
-        let Some(region) = record.at_mut(address).filter(is_programs) else {
-            return false;
-        };
-        stats::note_fault();
-        if needed == PROT_WRITE && region.needs_copy() {
-            return write_private(record, address);
-        }
-        fill(region).is_ok()
-    })
+    let is_refused = |region: &Region| region.rights & needed == 0;
+    let is_had = |region: &Region| region.current.has(me()) || fork::is_sharing();
+    let is_there = |region: &&mut Region| !(is_refused(region) && is_had(region)) && blocks::is_open(region);
+    let Some(region) = record.at_mut(address).filter(is_there) else {
+        return false;
+    };
+    if is_refused(region) {
+        return take(region).is_ok();
+    }
+    stats::note_fault();
+    if needed == PROT_WRITE && region.needs_copy() {
+        return write_private(record, address);
+    }
+    fill(region).is_ok()
 }
 
 /// Has a page copied that is written to, if its file has it.
@@ -144,7 +185,8 @@ fn write_private(record: &mut Record, address: u64) -> bool {
 /// stack.
 #[inline(always)]
 pub fn sync() {
-    if !is_synced() || blocks::are_new() {
+    stale::name(0, u64::MAX);
+    if stale::is_new() || !is_synced() || blocks::are_new() {
         stats::timed(Work::Fill, map_all);
     }
 }
@@ -195,8 +237,9 @@ fn is_synced() -> bool {
 /// Maps the regions of a range that this member does not have as recorded.
 #[inline(always)]
 pub fn touch(start: u64, length: u64) {
+    stale::name(start, start.saturating_add(length));
     // The version is read after the states of blocks: it is increased before one becomes ordinary.
-    let has_it = if lacks::looks() {
+    let has_it = if lacks::looks() || stale::is_new() {
         false
     } else if is_synced() && !needs_copy(start, start.saturating_add(length)) {
         !blocks::may_be_others(start, length) && is_synced()

@@ -18,8 +18,8 @@ use super::copies::{copy_in, copy_private, drop_snapshots, length_of_regular, na
 use super::descriptors::{MOST_PRIVATE, close_private, close_unused, copy_away};
 use super::{
     Request, announce, announce_to_all, blocks, control, first_run, fork, full, keep_away, me, new_file, own,
-    postponed, protect_here, punch, remap, remembered, request_or_fail, reservations, snapshots, stats, take,
-    touch_in, try_unmap_here, unmap_here, with_record,
+    postponed, protect_here, punch, remap, remembered, request_or_fail, reservations, snapshots, stale,
+    stats, take, touch_in, try_unmap_here, unmap_here, with_record,
 };
 use crate::dispatch::Then;
 use crate::entry::Frame;
@@ -84,8 +84,11 @@ pub extern "C" fn call(frame: &mut Frame) -> Then {
         },
         _ => {
             let end = a.saturating_add(b);
+            stale::name(a, end);
             let settled = with_record(|record| {
                 blocks::settle(record, a, end)?;
+                // Linux would find what is stale here.
+                stale::unmap(a, end)?;
                 touch_in(record, a, end);
                 Ok(())
             });
@@ -291,9 +294,22 @@ pub fn add(record: &mut Record, mut region: Region) -> Result<()> {
 /// Makes the program's memory in a range go. If a member cannot unmap it, all is recorded as before, and
 /// nothing of it is lost.
 pub fn remove(record: &mut Record, start: u64, end: u64) -> Result<()> {
+    remove_from(record, start, end, stale::make_stale)
+}
+
+/// Does so for memory that the program does not have, and that a member may be about to drop or to protect
+/// without the lock: it must not have that mapped.
+pub fn remove_kept(record: &mut Record, start: u64, end: u64) -> Result<()> {
+    remove_from(record, start, end, |_, _, _, holders| holders)
+}
+
+/// Makes the holders of memory lose it without asking them, and returns those that have to be asked.
+type Revoke = fn(&Record, u64, u64, Members) -> Members;
+
+fn remove_from(record: &mut Record, start: u64, end: u64, revoke: Revoke) -> Result<()> {
     blocks::settle(record, start, end)?;
     record.divide(start, end).map_err(full)?;
-    if let Err(error) = unmap_everywhere(record, start, end) {
+    if let Err(error) = unmap_everywhere(record, start, end, revoke) {
         // Those that have unmapped it get it again by a fault.
         record.change(start, end, |region| region.current = Members::NONE);
         announce_to_all();
@@ -310,12 +326,13 @@ pub fn remove(record: &mut Record, start: u64, end: u64) -> Result<()> {
 
 /// Unmaps a range in all members that may have it mapped. The record is divided at its ends, and nothing but
 /// what is recorded is unmapped: there may be memory of the runtime between.
-fn unmap_everywhere(record: &Record, start: u64, end: u64) -> Result<()> {
+fn unmap_everywhere(record: &Record, start: u64, end: u64, revoke: Revoke) -> Result<()> {
     let mut at = start;
     while let Some((start, reached, holders)) = first_run(record, at, end) {
         try_unmap_here(start, reached)?;
         stats::note_avoided(holders);
-        request_or_fail(holders, Request::Unmap { start, end: reached })?;
+        let asked = revoke(record, start, reached, holders);
+        request_or_fail(asked, Request::Unmap { start, end: reached })?;
         at = reached;
     }
     Ok(())
@@ -436,9 +453,11 @@ pub fn advise(start: u64, length: u64, advice: u64) -> Option<Result> {
         Err(error) => return Some(Err(error)),
     };
     if POPULATE.contains(&advice) {
+        stale::name(start, end);
         with_record(|record| {
             // The kernel reports memory that cannot be had.
             let _ = if advice == POPULATE_WRITE { copy_private(record, start, end) } else { Ok(()) };
+            let _ = stale::unmap(start, end);
             touch_in(record, start, end);
         });
         return None;

@@ -12,13 +12,14 @@
 //! | behind: mapped with fewer rights than recorded | SIGSEGV where a right is missing, and [`fault`] maps again | current |
 //! | a file, or a snapshot: mapped without the right to write | at a write SIGSEGV, and [`fault`] copies a part | behind |
 //! | gone: neither recorded nor mapped | SIGSEGV for the program | unknown |
+//! | stale: taken away, and still mapped here | SIGBUS, and [`stale_fault`] unmaps it | gone, current |
 //!
 //! 1. *The record decides.* It is read and changed under [`lock`], but for memory that one member alone has
 //!    (8). Nothing touches the program's memory under the lock, because that may fault, and a fault takes the
 //!    lock.
 //! 2. *A region names its members twice*: `holders` may have it mapped, and `current` have it as recorded. A
-//!    new right clears `current` and disturbs no member. A lost right, or memory that goes, is a request to
-//!    `holders`.
+//!    new right clears `current` and disturbs no member. Plain memory that goes is made stale in `holders`
+//!    ([`stale`]). A lost right, and memory that cannot be made stale, is a request to them.
 //!    A part that becomes a copy is a request to `holders`, too: no member writes to the copy before all
 //!    have it.
 //! 3. *A request is answered before the lock is released* (`pathreads::requests`). The requester writes it,
@@ -67,6 +68,7 @@ mod signal_files;
 mod signal_stack;
 pub mod signals;
 mod snapshots;
+pub mod stale;
 pub mod stats;
 pub mod thread;
 pub mod timers;
@@ -98,7 +100,7 @@ use mapped::{
     announce, announce_to_all, bring, first_run, map_here, note_synced, protect_here, punch, replace_here,
     sync_to_write, take, touch_in, try_unmap_here, unmap_here,
 };
-pub use mapped::{fault, sync, touch};
+pub use mapped::{fault, stale_fault, sync, touch};
 use signal_stack::{HAS_STACK, note_stack, programs_stack, take_programs_stack, with_own_stack};
 pub use signal_stack::{OF_SIGNALS, begin_stack, is_signal_stack};
 
@@ -133,6 +135,8 @@ struct Member {
     lacks: AtomicU32,
     /// Written by the member as it is stopped.
     stacks: snapshots::Stacks,
+    /// The memory that its call names, and that others have made stale in it.
+    state: stale::State,
 }
 
 /// The control area, which all members share.

@@ -20,7 +20,7 @@ use super::lock::{IN_RECORD, Linux};
 use super::mapped::SYNCED;
 use super::{
     addresses, blocks, control, first_run, fork, is_signal_stack, map_here, me, postponed, punch, remembered,
-    reservations, snapshots, try_unmap_here, unmap_here,
+    reservations, snapshots, stale, try_unmap_here, unmap_here,
 };
 use crate::dispatch::Then;
 use crate::entry::Frame;
@@ -196,6 +196,7 @@ pub fn protect(start: u64, length: u64, rights: u64) -> bool {
             is_possible.then(|| record.divide(start, end).ok()).flatten()
         })?;
         remembered::forget(start, end);
+        stale::unmap(start, end).ok()?;
         // Errors are found again under the lock.
         // SAFETY: the memory is the program's.
         unsafe { sys::call(nr::MPROTECT, [start, end - start, rights]) }.ok()?;

@@ -3,7 +3,7 @@
 //!
 //! 1. *A region that can be read and written is remembered until this member has less of it* ([`forget`]).
 //!    There is no right that it could get and this member would lack. A right or memory that goes is a
-//!    request to this member, or is done by it.
+//!    request to this member, or is done by it, or becomes stale, which is looked at before ([`stale::is_new`](super::stale::is_new)).
 //! 2. *Any other region is remembered until something is announced*: a new right disturbs no member. The same
 //!    holds for this member's own blocks and reservations. It opens and closes them itself, and another one
 //!    may make them ordinary meanwhile and change their rights.

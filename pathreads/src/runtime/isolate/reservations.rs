@@ -309,7 +309,7 @@ pub fn settle(record: &mut Record, region: &Region) -> Result {
     let (start, end) = (slot.start(), slot.start() + seen.length);
     if !seen.is_programs() {
         control().reservations.set_copied(slot, Part::default());
-        memory::remove(record, start, end)?;
+        memory::remove_kept(record, start, end)?;
     } else if !seen.is_open() {
         record.change(start + seen.part.start, start + seen.part.end, |region| {
             region.rights = 0;

@@ -37,7 +37,9 @@ use pathreads::{page_end, page_start};
 
 use super::copies;
 use super::descriptors::MOST_PRIVATE;
-use super::{Request, blocks, control, fork, me, memory_file, remembered, request_or_fail, reservations};
+use super::{
+    Request, blocks, control, fork, me, memory_file, remembered, request_or_fail, reservations, stale,
+};
 use crate::stack;
 use crate::sys::{self, PROT_EXEC, Result, harmless, nr};
 
@@ -263,6 +265,7 @@ pub fn drop_rights_here(record: &Record, file: u64) -> Result {
     for region in record.all().filter(|region| region.file == file && region.holders.has(me())) {
         let (start, length) = (region.start, region.end - region.start);
         remembered::forget(start, region.end);
+        stale::unmap(start, region.end)?;
         // SAFETY: the memory is the program's.
         if unsafe { sys::call(nr::MPROTECT, [start, length, region.mapped_rights()]) }.is_err() {
             super::try_unmap_here(region.start, region.end)?;

@@ -20,6 +20,8 @@ pub struct Stats {
     requests: AtomicU64,
     /// Members that were not asked when memory or rights went, because they had not the memory.
     avoided: AtomicU64,
+    /// Members that had memory which went, and were not asked.
+    stale: AtomicU64,
     /// Nanoseconds in each [`Work`].
     times: [AtomicU64; 3],
 }
@@ -59,6 +61,11 @@ pub fn note_request() {
     add(&mine().requests, 1);
 }
 
+/// Counts a member that has memory which goes, and is not asked.
+pub fn note_stale() {
+    add(&mine().stale, 1);
+}
+
 /// Counts the members that need not be asked about memory that only `holders` may have.
 pub fn note_avoided(holders: Members) {
     if boot::prints_counters() {
@@ -94,8 +101,8 @@ pub fn print() {
         control().stats.iter().map(|stats| counter(stats).load(Ordering::Relaxed)).sum::<u64>()
     };
     let [at_fork, later] = control().copied.each_ref().map(|bytes| bytes.load(Ordering::Relaxed));
-    let mut buffers = [[0; 20]; 9];
-    let [a, b, c, d, e, f, g, h, i] = &mut buffers;
+    let mut buffers = [[0; 20]; 10];
+    let [a, b, c, d, e, f, g, h, i, j] = &mut buffers;
     sys::say(&[
         b"pathreads: ",
         sys::decimal(sum(|stats| &stats.faults), a),
@@ -112,7 +119,9 @@ pub fn print() {
         sys::decimal(sum(|stats| &stats.fills), e),
         b" regions mapped for threads that lacked them, ",
         sys::decimal(sum(|stats| &stats.avoided), f),
-        b" requests avoided; microseconds of all threads: ",
+        b" requests avoided, ",
+        sys::decimal(sum(|stats| &stats.stale), j),
+        b" threads not asked to give memory up; microseconds of all threads: ",
         sys::decimal(sum(|stats| &stats.times[0]) / 1000, g),
         b" in faults, ",
         sys::decimal(sum(|stats| &stats.times[1]) / 1000, h),

@@ -24,7 +24,7 @@ use pathreads::record::{MOST_MEMBERS, Record};
 use super::waiting::{self, Next};
 use super::{
     MILLISECOND, blocks, control, faults, helpers, is_member, lacks, leader, locked, me, own_thread, refuse,
-    timers, touch, wait, wake,
+    stale, timers, touch, wait, wake,
 };
 use crate::clone::{
     CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_FILES, CLONE_FS, CLONE_PARENT, CLONE_PARENT_SETTID,
@@ -194,7 +194,8 @@ pub fn make(thread: &Thread, frame: *mut Frame) -> u64 {
 /// Makes a member by a call.
 fn make_new(call: &[u64; 7], cleared: u64, frame: *mut Frame) -> u64 {
     locked(|record| {
-        if blocks::settle_own(record).is_err() {
+        // The kernel does not guard what is stale in the copy of this member's address space.
+        if blocks::settle_own(record).is_err() || stale::unmap(0, u64::MAX).is_err() {
             return Errno::EAGAIN.to_result();
         }
         // A snapshot may have been made since the call was prepared.
@@ -246,6 +247,7 @@ pub fn begin() {
     super::forget_maker();
     faults::forget();
     lacks::begin_member();
+    stale::begin_member();
     blocks::begin();
     CLEARED.store(CLEARED_NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
     crate::stack::give_back_all();
@@ -272,6 +274,7 @@ pub fn leave(record: &mut Record) {
         region.holders = region.holders.without(me());
         region.current = region.current.without(me());
     }
+    stale::leave();
     timers::leave();
     super::cpu_timers::leave();
     control().members[me()].thread.store(0, Ordering::Relaxed);
