@@ -1,6 +1,8 @@
 // Rules of threads: what they share, what each has of its own, and every object to synchronise with.
 #include "rule.h"
 
+#include <sys/times.h>
+
 static int global;
 static __thread int local = 5;
 
@@ -507,19 +509,156 @@ static void any_thread_may_wait(void) {
     finish(start(wait_for, &child));
 }
 
-static void *sleep_a_little(void *unused) {
-    for (volatile int i = 0; i < 3000000; i++) {
+static pthread_mutex_t timed_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t timed_condition = PTHREAD_COND_INITIALIZER;
+static struct timespec soon(void) {
+    struct timespec time;
+    NEED(clock_gettime(CLOCK_REALTIME, &time) == 0);
+    time.tv_nsec += 20000000;
+    if (time.tv_nsec >= 1000000000) time.tv_sec++, time.tv_nsec -= 1000000000;
+    return time;
+}
+
+static void *wait_in_vain(void *never) {
+    struct timespec until = soon();
+    NEED(pthread_mutex_lock(&timed_lock) == 0);
+    SAY("%d\n", pthread_cond_timedwait(&timed_condition, &timed_lock, &until) == ETIMEDOUT);
+    NEED(pthread_mutex_unlock(&timed_lock) == 0);
+    until = soon();
+    SAY("%d %d\n", sem_timedwait(never, &until), errno == ETIMEDOUT);
+    return never;
+}
+
+static void waits_end_by_their_time(void) {
+    sem_t never;
+    NEED(sem_init(&never, 0, 0) == 0);
+    for (int i = 0; i < 3; i++) finish(start(wait_in_vain, &never));
+    wait_in_vain(&never);
+}
+
+static sem_t is_inside, may_leave;
+static void say_cleaning(void *what) {
+    SAY("cleans up: %s\n", (char *)what);
+}
+
+static void *clean_up(void *how) {
+    pthread_cleanup_push(say_cleaning, "first");
+    pthread_cleanup_push(say_cleaning, "second");
+    sem_post(&is_inside);
+    if (how) pthread_exit(how);
+    for (;;) sem_wait(&may_leave);
+    pthread_cleanup_pop(0);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void handlers_clean_up(void) {
+    NEED(sem_init(&is_inside, 0, 0) == 0 && sem_init(&may_leave, 0, 0) == 0);
+    SAY("%d\n", finish(start(clean_up, &is_inside)) == &is_inside);
+    pthread_t thread = start(clean_up, NULL);
+    for (int i = 0; i < 2; i++) NEED(sem_wait(&is_inside) == 0);
+    void *result;
+    SAY("%d\n", pthread_tryjoin_np(thread, &result) == EBUSY);
+    struct timespec until = soon();
+    SAY("%d\n", pthread_timedjoin_np(thread, &result, &until) == ETIMEDOUT);
+    NEED(pthread_cancel(thread) == 0);
+    SAY("%d\n", finish(thread) == PTHREAD_CANCELED);
+}
+
+struct common {
+    pthread_mutex_t lock;
+    pthread_cond_t condition;
+    int turn, sum;
+};
+
+static void *take_even_turns(void *with) {
+    struct common *common = with;
+    for (int i = 0; i < 300; i++) {
+        NEED(pthread_mutex_lock(&common->lock) == 0);
+        while (common->turn % 2 != 0) NEED(pthread_cond_wait(&common->condition, &common->lock) == 0);
+        common->turn++;
+        common->sum += i;
+        NEED(pthread_cond_broadcast(&common->condition) == 0 && pthread_mutex_unlock(&common->lock) == 0);
     }
-    return unused;
+    return with;
+}
+
+// Threads of one process and of another one share a lock.
+static void processes_take_even_turns_by_a_lock(void) {
+    struct common *common = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_mutexattr_t of_lock;
+    pthread_condattr_t of_condition;
+    NEED(pthread_mutexattr_init(&of_lock) == 0 && pthread_mutexattr_setpshared(&of_lock, PTHREAD_PROCESS_SHARED) == 0);
+    NEED(pthread_condattr_init(&of_condition) == 0 && pthread_condattr_setpshared(&of_condition, PTHREAD_PROCESS_SHARED) == 0);
+    NEED(pthread_mutex_init(&common->lock, &of_lock) == 0 && pthread_cond_init(&common->condition, &of_condition) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 600; i++) {
+            NEED(pthread_mutex_lock(&common->lock) == 0);
+            while (common->turn % 2 != 1) NEED(pthread_cond_wait(&common->condition, &common->lock) == 0);
+            common->turn++;
+            NEED(pthread_cond_broadcast(&common->condition) == 0 && pthread_mutex_unlock(&common->lock) == 0);
+        }
+        _exit(0);
+    }
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) threads[i] = start(take_even_turns, common);
+    for (int i = 0; i < 2; i++) finish(threads[i]);
+    say_end("the other process", child);
+    SAY("%d %d\n", common->turn, common->sum);
+}
+
+static double seconds_of(clockid_t clock) {
+    struct timespec time;
+    NEED(clock_gettime(clock, &time) == 0);
+    return time.tv_sec + time.tv_nsec / 1e9;
+}
+
+static sem_t have_computed, may_end;
+static void *compute_a_little(void *with) {
+    while (seconds_of(CLOCK_THREAD_CPUTIME_ID) < 0.2) continue;
+    if (with) {
+        sem_post(&have_computed);
+        sem_wait(&may_end);
+    }
+    return with;
+}
+
+static double in_seconds(struct timeval time) {
+    return time.tv_sec + time.tv_usec / 1e6;
+}
+
+// The first thread itself uses next to nothing.
+static void say_times(double least) {
+    struct rusage usage;
+    struct tms ticks;
+    clockid_t number;
+    double own = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    NEED(getrusage(RUSAGE_SELF, &usage) == 0 && times(&ticks) != -1 && clock_getcpuclockid(0, &number) == 0);
+    double all[] = {seconds_of(CLOCK_PROCESS_CPUTIME_ID), seconds_of(number), clock() / (double)CLOCKS_PER_SEC,
+                    in_seconds(usage.ru_utime) + in_seconds(usage.ru_stime),
+                    (ticks.tms_utime + ticks.tms_stime) / (double)sysconf(_SC_CLK_TCK)};
+    // The last two are counted by ticks.
+    for (int i = 0; i < 5; i++) SAY("%d ", all[i] - own > least - (i < 3 ? 0 : 0.1));
+    SAY("\n");
 }
 
 static void cpu_time_is_the_processs(void) {
-    struct timespec before, after, own;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
-    finish(start(sleep_a_little, NULL));
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own);
-    SAY("%d\n", after.tv_sec > before.tv_sec || after.tv_nsec > before.tv_nsec);
+    NEED(sem_init(&have_computed, 0, 0) == 0 && sem_init(&may_end, 0, 0) == 0);
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) threads[i] = start(compute_a_little, &may_end);
+    for (int i = 0; i < 2; i++) NEED(sem_wait(&have_computed) == 0);
+    // While they live, by one of them, and when they have ended.
+    say_times(0.35);
+    clockid_t number;
+    struct timespec unit;
+    NEED(pthread_getcpuclockid(threads[0], &number) == 0 && clock_getres(number, &unit) == 0);
+    SAY("%d\n", seconds_of(number) > 0.19 && seconds_of(number) < 0.4);
+    for (int i = 0; i < 2; i++) sem_post(&may_end);
+    for (int i = 0; i < 2; i++) finish(threads[i]);
+    say_times(0.35);
+    finish(start(compute_a_little, NULL));
+    say_times(0.55);
 }
 
 static void *name_self(void *unused) {
@@ -920,4 +1059,5 @@ RULES(RULE(an_ended_thread_has_no_number), RULE(ended_threads_leave_room), RULE(
       RULE(exit_of_any_thread_ends_the_process), RULE(the_first_thread_may_exit_first),
       RULE(threads_have_one_process_and_ids_of_their_own), RULE(a_crash_of_one_is_a_crash_of_all),
       RULE(any_thread_may_fork), RULE(any_thread_may_run_commands), RULE(any_thread_may_execute),
-      RULE(any_thread_may_wait), RULE(cpu_time_is_the_processs), RULE(threads_have_names), RULE(fork_calls_handlers))
+      RULE(any_thread_may_wait), RULE(waits_end_by_their_time), RULE(handlers_clean_up),
+      RULE(processes_take_even_turns_by_a_lock), RULE(cpu_time_is_the_processs), RULE(threads_have_names), RULE(fork_calls_handlers))

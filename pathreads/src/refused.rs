@@ -12,9 +12,14 @@ pub enum Refusal {
     Sometimes(&'static str),
     /// It fails with ENOSYS, without a message. Programs try it, and do without.
     Absent,
+    /// It fails with ENOSYS, and a message on stderr has its number: it may change memory in a new way.
+    Unknown,
 }
 
-use Refusal::{Absent, Named, Sometimes, WithThreads};
+use Refusal::{Absent, Named, Sometimes, Unknown, WithThreads};
+
+/// No call with this number, or a higher one, is known.
+const FIRST_UNKNOWN: u64 = 463;
 
 /// Returns how a call fails, or `None` if it works.
 pub const fn of(number: u64) -> Option<Refusal> {
@@ -38,11 +43,18 @@ pub const fn of(number: u64) -> Option<Refusal> {
         323 => Named("userfaultfd"),
         329 => Named("protection keys"),
         462 => Named("mseal"),
-        // pkey_alloc, rseq, io_uring_setup, futex_waitv, futex_wake, futex_wait, futex_requeue
-        330 | 334 | 425 | 449 | 454..=456 => Absent,
+        // pkey_alloc, rseq, io_uring_setup, futex_waitv, map_shadow_stack, futex_wake, futex_wait,
+        // futex_requeue
+        330 | 334 | 425 | 449 | 453..=456 => Absent,
+        FIRST_UNKNOWN.. => Unknown,
         _ => return None,
     })
 }
+
+/// The beginnings of paths of devices whose drivers remember the address space that opened them, and what
+/// these are.
+pub const DEVICES: [(&str, &str); 4] =
+    [("/dev/kvm", "KVM"), ("/dev/nvidia", "GPU"), ("/dev/dri/", "GPU"), ("/dev/infiniband", "RDMA")];
 
 /// Returns whether the pool is off from a call on: the kernel would keep to memory that the pool gives to
 /// others, or the program would see more memory than it has.
@@ -69,6 +81,8 @@ mod tests {
         assert_eq!(find(329).unwrap().name, "pkey_mprotect");
         assert_eq!(find(317).unwrap().name, "seccomp");
         assert_eq!(of(0), None);
+        let last = abi::syscalls::TABLE.last().unwrap().number;
+        assert_eq!((of(u64::from(last) + 1), last as u64 + 1), (Some(Unknown), FIRST_UNKNOWN));
         let names: [&str; 6] =
             ["mlockall", "io_setup", "vmsplice", "userfaultfd", "io_uring_setup", "process_madvise"];
         let ends = (0..500).filter(|number| ends_pool(*number)).map(|number| find(number).unwrap().name);

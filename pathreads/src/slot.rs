@@ -28,7 +28,8 @@ pub const SIZE: usize = 128;
 /// which the program may use, 56 bytes, and the address to go back to.
 pub const RESERVED: u64 = 192;
 
-/// The first number of a call that is never of interest: the length of the table.
+/// The first number of a call that is never of interest, since Linux has none so high: the length of the
+/// table.
 pub const NUMBERS: u32 = 512;
 
 const BACK: usize = 96;

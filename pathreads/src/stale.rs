@@ -115,6 +115,11 @@ impl Stale {
         free.inspect(|range| range.set(joined)).is_some()
     }
 
+    /// Returns whether there is room for a range.
+    pub fn has_room(&self) -> bool {
+        self.ranges.iter().any(|range| range.get().1 == 0)
+    }
+
     /// Counts that the member has less from now on: memory becomes stale, and was added, or was unmapped for
     /// a request.
     pub fn note(&self) {
@@ -133,13 +138,20 @@ impl Stale {
         self.ranges.iter().map(Range::get).any(|(start, end)| start <= address && address < end)
     }
 
-    /// Removes a stale range that another range touches, and returns it as it is, with what lies beside that.
-    pub fn take(&self, start: u64, end: u64) -> Option<(u64, u64)> {
-        let touches = |range: &&Range| {
+    /// Removes the ranges that a range touches, when `unmap` has unmapped each. One that it cannot unmap
+    /// stays, and its error is returned when all were tried.
+    pub fn unmap<E>(&self, start: u64, end: u64, unmap: impl Fn(u64, u64) -> Result<(), E>) -> Result<(), E> {
+        let mut result = Ok(());
+        for range in &self.ranges {
             let (from, to) = range.get();
-            from < end && start < to
-        };
-        self.ranges.iter().find(touches).map(Range::take)
+            if from < end && start < to {
+                match unmap(from, to) {
+                    Ok(()) => range.set((0, 0)),
+                    Err(error) => result = Err(error),
+                }
+            }
+        }
+        result
     }
 
     /// Removes all ranges, of an address space that is gone.
@@ -150,7 +162,11 @@ impl Stale {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use super::*;
+    use std::cell::RefCell;
+    use std::vec::Vec;
 
     #[test]
     fn a_call_names_all_between_the_first_byte_and_the_last() {
@@ -172,10 +188,31 @@ mod tests {
     fn neighbours_are_one_range_and_others_are_not() {
         let stale = Stale::default();
         assert!(stale.add(10, 20) && stale.add(30, 40) && stale.add(20, 30) && stale.add(50, 60));
-        assert_eq!(stale.take(40, 50), None);
-        assert_eq!(stale.take(39, 51), Some((10, 40)));
-        assert_eq!(stale.take(39, 51), Some((50, 60)));
-        assert_eq!(stale.take(0, u64::MAX), None);
+        assert_eq!(unmapped(&stale, 40, 50), []);
+        assert_eq!(unmapped(&stale, 39, 51), [(10, 40), (50, 60)]);
+        assert_eq!(unmapped(&stale, 0, u64::MAX), []);
+    }
+
+    /// Unmaps what is stale in a range, and returns that.
+    fn unmapped(stale: &Stale, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let ranges = RefCell::new(Vec::new());
+        let unmap = |from, to| {
+            ranges.borrow_mut().push((from, to));
+            Ok::<(), ()>(())
+        };
+        stale.unmap(start, end, unmap).unwrap();
+        let mut ranges = ranges.into_inner();
+        ranges.sort_unstable();
+        ranges
+    }
+
+    #[test]
+    fn a_range_that_cannot_be_unmapped_stays_and_the_others_go() {
+        let stale = Stale::default();
+        assert!(stale.add(10, 20) && stale.add(30, 40) && stale.add(50, 60));
+        let unmap = |from, _| if from == 10 { Err("no room") } else { Ok(()) };
+        assert_eq!(stale.unmap(0, u64::MAX, unmap), Err("no room"));
+        assert_eq!(unmapped(&stale, 0, u64::MAX), [(10, 20)]);
     }
 
     #[test]
@@ -183,17 +220,17 @@ mod tests {
         let stale = Stale::default();
         let ranges = (0..MOST as u64).map(|number| (number * 10 + 1, number * 10 + 5));
         assert!(ranges.clone().all(|(start, end)| stale.add(start, end)));
-        assert!(!stale.add(7, 9));
+        assert!(!stale.has_room() && !stale.add(7, 9));
         assert!(stale.add(5, 9));
         assert!(ranges.clone().all(|(start, _)| stale.has(start)) && stale.has(8) && !stale.has(9));
-        assert_eq!(ranges.filter_map(|(start, end)| stale.take(start, end)).count(), MOST);
-        assert!(stale.add(7, 9));
+        assert_eq!(unmapped(&stale, 0, u64::MAX).len(), MOST);
+        assert!(stale.has_room() && stale.add(7, 9));
     }
 
     #[test]
     fn an_empty_list_has_no_address() {
         let stale = Stale::default();
-        assert!(!stale.has(0) && stale.take(0, 1).is_none());
+        assert!(!stale.has(0) && unmapped(&stale, 0, 1).is_empty());
         assert!(stale.add(0, 4096) && stale.has(0));
         stale.clear();
         assert!(!stale.has(0));

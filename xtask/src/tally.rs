@@ -1,6 +1,8 @@
 //! Counts tests by the output of their runners.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::mem;
 use std::ops::AddAssign;
 use std::path::PathBuf;
 
@@ -15,6 +17,10 @@ pub struct Tally {
     pub skipped: u64,
     /// Files with the output of failed tests.
     pub logs: Vec<PathBuf>,
+    /// The tests of the binary that runs which have said that they are skipped.
+    said: BTreeSet<String>,
+    /// The test that such a line was of last.
+    last: String,
 }
 
 impl Tally {
@@ -34,12 +40,33 @@ impl Tally {
     }
 
     /// Counts a line of output, if it is the closing line of a test binary:
-    /// `test result: ok. 12 passed; 0 failed; 1 ignored; ...`.
+    /// `test result: ok. 12 passed; 0 failed; 1 ignored; ...`. A test that has said `skipped: NAME: why` has
+    /// passed by that.
     pub fn hear(&mut self, line: &str) {
+        if let Some(test) = self.skipped_test(line) {
+            self.said.insert(test.clone());
+            self.last = test;
+        }
         let Some(counts) = line.strip_prefix("test result: ") else { return };
-        self.passed += number_before(counts, "passed");
+        let passed = number_before(counts, "passed");
+        let said = (mem::take(&mut self.said).len() as u64).min(passed);
+        self.passed += passed - said;
         self.failed += number_before(counts, "failed");
-        self.skipped += number_before(counts, "ignored");
+        self.skipped += number_before(counts, "ignored") + said;
+    }
+
+    /// Returns the name of the test that says in a line that it is skipped. Where tests run one after the
+    /// other, all are those of the main thread, and their names come before.
+    fn skipped_test(&self, line: &str) -> Option<String> {
+        let (before, after) = line.split_once("skipped: ")?;
+        let (name, _) = after.split_once(": ")?;
+        let test = before.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... "));
+        match test {
+            Some(test) => Some(test.to_owned()),
+            None if !before.is_empty() => None,
+            None if name == "main" => Some(self.last.clone()),
+            None => Some(name.to_owned()),
+        }
     }
 }
 
@@ -79,8 +106,27 @@ mod tests {
             "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 5 filtered out; finished in 1s",
         );
         tally.hear("test something ... ok");
-        assert_eq!(tally, Tally { passed: 15, failed: 2, skipped: 1, logs: Vec::new() });
+        assert_eq!(tally, Tally { passed: 15, failed: 2, skipped: 1, ..Tally::default() });
         assert_eq!(tally.to_string(), "15 passed, 2 failed, 1 skipped");
+    }
+
+    #[test]
+    fn tests_that_skip_themselves_have_not_passed() {
+        let mut tally = Tally::default();
+        let lines = [
+            "skipped: programs::one: x264 is not installed here",
+            "test programs::one ... ok",
+            "skipped: programs::one: ffmpeg is not installed here",
+            "skipped: programs::two: node is not installed here",
+            "it printed skipped: something: else",
+            "test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1s",
+            "test installed::one ... skipped: main: java is not installed here",
+            "skipped: main: javac is not installed here",
+            "ok",
+            "test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1s",
+        ];
+        lines.into_iter().for_each(|line| tally.hear(line));
+        assert_eq!(tally.to_string(), "4 passed, 0 failed, 4 skipped");
     }
 
     #[test]

@@ -41,11 +41,13 @@ pub struct Arguments {
     strict: bool,
     /// Give each thread an address space of its own, and share everything else (experimental)
     ///
-    /// Memory has pages of 4 KiB, and private mappings of files are copies. Each thread reuses its small
-    /// anonymous mappings. Calls that cannot be right in this way are refused by name.
+    /// Memory has pages of 4 KiB, and private mappings of files are copied when they are written to. Each
+    /// thread reuses its small anonymous mappings. Calls that cannot be right in this way are refused by
+    /// name.
     #[arg(long, conflicts_with_all = ["pool", "strict"])]
     isolate: bool,
-    /// Print the pool's counters on stderr when the program exits
+    /// Print counters on stderr when the program exits: of the pool, or of threads with address spaces of
+    /// their own
     #[arg(long)]
     stats: bool,
     /// Replace the program's malloc by IAmalloc

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use crate::harness::{here, run};
+use crate::skipped::skip;
 
 /// Returns whether this machine has all of these programs. Says which one it lacks.
-#[allow(clippy::disallowed_macros)] // a test's own words
 fn has(programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |name: &str| std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
     let missing = programs.iter().find(|name| !is_there(name));
-    missing.inspect(|name| eprintln!("skipped: {name} is not installed here")).is_none()
+    missing.inspect(|name| skip(&format!("{name} is not installed here"))).is_none()
 }
 
 /// Runs a script of bash here and in a guest with this number of CPUs, unless this machine lacks one of the
@@ -168,11 +168,10 @@ java -XX:+UseParallelGC -XX:ParallelGCThreads=2 -Xmx64m T.java"#;
 /// PostgreSQL runs as another user, because it refuses root. Its clients change tables at once, and the sums
 /// agree.
 #[test]
-#[allow(clippy::disallowed_macros)] // a test's own words
 fn postgresql_runs_as_another_user() {
     let folder = "/usr/lib/postgresql";
     if !has(&["setpriv"]) || !Path::new(folder).is_dir() {
-        return eprintln!("skipped: PostgreSQL or setpriv is not installed here");
+        return skip("PostgreSQL or setpriv is not installed here");
     }
     let script = r#"set -e; cd "$(mktemp -d)"; chown 65534:65534 .
         export PATH=$(ls -d /usr/lib/postgresql/*/bin | tail -n 1):$PATH PGHOST=$PWD LC_ALL=C

@@ -39,6 +39,8 @@ mod page_counts;
 mod programs;
 mod reads;
 mod scale;
+#[path = "../skipped.rs"]
+mod skipped;
 mod statuses;
 mod stock_kernels;
 mod storms;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::harness::{Compiler, compiled, radixvm, scratch};
+use crate::skipped::skip;
 
 pub fn folder(name: &str) -> PathBuf {
     let folder = scratch("mounts").join(name);
@@ -327,7 +328,6 @@ fn real_work_comes_back() {
 
 /// The disk of this machine is full: `close` says so to a program that asks, and the command in any case.
 #[test]
-#[allow(clippy::disallowed_macros)] // a test's own words
 fn a_full_disk_is_told() {
     let small = folder("small");
     let run = |line: &str| {
@@ -339,8 +339,7 @@ fn a_full_disk_is_told() {
     };
     let probe = Command::new("unshare").args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
     if !probe.is_ok_and(|output| output.status.success()) {
-        println!("skipped: this machine does not let the test mount a small disk");
-        return;
+        return skip("this machine does not let the test mount a small disk");
     }
     let output = run("head -c 200000 /dev/zero > large || echo refused; echo fine > small.txt");
     let errors = String::from_utf8_lossy(&output.stderr);

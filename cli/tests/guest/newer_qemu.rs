@@ -5,12 +5,12 @@ use std::process::Command;
 
 use crate::harness::{Compiler, compiled, run};
 use crate::meter::{contend, number};
+use crate::skipped::skip;
 
 /// The first version that has both.
 const FIRST: u32 = 9;
 
 /// Returns whether the guests' QEMU is so new, and prints that if it is not.
-#[allow(clippy::disallowed_macros)] // a test's own words
 fn is_newer() -> bool {
     let program = std::env::var("RADIXVM_QEMU").unwrap_or_else(|_| "qemu-system-x86_64".to_owned());
     let output = Command::new(&program).arg("--version").output();
@@ -18,7 +18,8 @@ fn is_newer() -> bool {
     let version = text.split("version ").nth(1).and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
     let newer = version.unwrap_or_else(|| panic!("{program} says no version: {text}")) >= FIRST;
     if !newer {
-        println!("skipped: RADIXVM_QEMU names no QEMU {FIRST} or later: {}", text.lines().next().unwrap());
+        let first = text.lines().next().unwrap();
+        skip(&format!("RADIXVM_QEMU names no QEMU {FIRST} or later: {first}"));
     }
     newer
 }

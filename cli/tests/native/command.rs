@@ -413,6 +413,7 @@ fn compile_refused(folder: &std::path::Path, options: &[&str]) -> String {
         if (count > 1) { long r; __asm__ volatile (\"syscall\" : \"=a\"(r) : \"a\"(216), \"D\"(0L) : \"rcx\", \"r11\"); }\n\
         if (count > 2) shmat(0, 0, 0);\n\
         if (count > 3) prctl(22, 1L, 0L);\n\
+        syscall(500, 0);\n\
         syscall(323, 0); return 0; }\n";
     std::fs::write(&source, text).unwrap();
     let compiled = Command::new("gcc").args(options).arg("-o").arg(&program).arg(&source).status();
@@ -434,11 +435,26 @@ fn a_check_names_the_calls_that_are_refused() {
             assert!(refused(name), "{name}, {options:?}: {seen:?}");
         }
         let run = native(&["--isolate", "--", &program]);
-        assert_eq!(run.messages, "pathreads: --isolate cannot do this: userfaultfd\n");
+        let unknown = "pathreads: --isolate does not know system call 500\n";
+        let refused = "pathreads: --isolate cannot do this: userfaultfd\n";
+        assert_eq!(run.messages, format!("{unknown}{refused}"));
         let with_pool = native(&["--check", "--", &program]);
         assert_eq!(with_pool.status, Some(0), "{with_pool:?}");
         assert!(with_pool.text.contains("userfaultfd") && with_pool.text.contains("the pool is off"));
     }
+}
+
+/// A device that knows one address space only is named when it is opened, once.
+#[test]
+fn a_device_of_one_address_space_is_named() {
+    let line = "test -w /dev/kvm || exit 9; for i in 1 2; do exec 3<>/dev/kvm; done; echo opened";
+    let seen = native(&["--isolate", "--", "sh", "-c", line]);
+    if seen.status == Some(9) {
+        return super::skipped::skip("there is no /dev/kvm here that may be written to");
+    }
+    assert_eq!(seen.text, "opened\n");
+    assert_eq!(seen.messages.matches("KVM may not work, since /dev/kvm").count(), 1, "{seen:?}");
+    assert_eq!(native(&["--pool", "--", "sh", "-c", line]).messages, "");
 }
 
 #[test]

@@ -5,6 +5,8 @@
 mod command;
 mod programs;
 mod rules;
+#[path = "../skipped.rs"]
+mod skipped;
 mod soak;
 mod workloads;
 

@@ -16,6 +16,8 @@ use super::{Seen, in_way_for, rules, see};
 const LOAD: usize = 4;
 /// The longest that one run may take, in seconds. A run that hangs is ended then, which is a failure.
 const LONGEST: u32 = 1800;
+/// Random calls of rules.
+const SEEDS: usize = 10_000;
 /// The ways to run a program that are compared with a plain run.
 const WAYS: [&[&str]; 3] = [&["--pool"], &["--strict"], &["--isolate"]];
 /// The files of rules.
@@ -82,20 +84,22 @@ impl Job {
         rules.chain(workloads).chain(lines).collect()
     }
 
-    fn run(&self, way: &[&str]) -> Seen {
+    fn run(&self, way: &[&str], seed: usize) -> Seen {
         let mut command = in_way_for(LONGEST, way, &self.program);
-        command.args(&self.words);
+        // Rules that make random calls make others.
+        command.args(&self.words).env("SEED", seed.to_string());
         see(command)
     }
 
     /// Runs it plainly and in one of its ways, and returns what is different, or what does not hold plainly.
     fn compare(&self, dice: usize) -> Option<String> {
         let way = self.ways.get(dice % self.ways.len().max(1))?;
-        let (plain, other) = (self.run(&[]), self.run(way));
+        let seed = dice % SEEDS;
+        let (plain, other) = (self.run(&[], seed), self.run(way, seed));
         let name = self.program.display();
         let is_kept = !matches!(plain.status, Some(98 | 99 | 124 | 137));
         (plain != other || !is_kept)
-            .then(|| format!("{name} {:?}\nplain: {plain:?}\n{way:?}: {other:?}", self.words))
+            .then(|| format!("SEED={seed} {name} {:?}\nplain: {plain:?}\n{way:?}: {other:?}", self.words))
     }
 }
 

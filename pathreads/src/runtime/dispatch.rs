@@ -391,6 +391,7 @@ extern "C" fn look_at_path(frame: &mut Frame) -> Then {
     match (is_open, is_exe) {
         (true, true) => frame.call[first + 1] = boot::exe_path(),
         (true, false) if isolate::is_on() => {
+            isolate::devices::look(frame.call[first + 1]);
             if let Some(path) = isolate::thread::task_path(frame.call[first + 1]) {
                 frame.call[first + 1] = path;
             }

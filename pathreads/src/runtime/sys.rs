@@ -56,6 +56,8 @@ pub mod nr {
     pub const FSYNC: u64 = 74;
     pub const FTRUNCATE: u64 = 77;
     pub const READLINK: u64 = 89;
+    pub const GETRUSAGE: u64 = 98;
+    pub const TIMES: u64 = 100;
     pub const PTRACE: u64 = 101;
     pub const GETUID: u64 = 102;
     pub const SETUID: u64 = 105;
@@ -105,6 +107,7 @@ pub mod nr {
     pub const TIMER_GETOVERRUN: u64 = 225;
     pub const TIMER_DELETE: u64 = 226;
     pub const CLOCK_GETTIME: u64 = 228;
+    pub const CLOCK_GETRES: u64 = 229;
     pub const EXIT_GROUP: u64 = 231;
     pub const EPOLL_WAIT: u64 = 232;
     pub const EPOLL_CTL: u64 = 233;

@@ -50,12 +50,11 @@ impl World {
     /// asked.
     fn take_away(&self) -> bool {
         let mut record = self.record.lock().unwrap();
-        let is_added = !self.named.touches(PLACE, END) && self.stale.add(PLACE, END);
         let mut is_done = false;
-        if is_added {
+        if !self.named.touches(PLACE, END) && self.stale.has_room() {
             self.stale.note();
             self.kernel.lock().unwrap().is_guarded = true;
-            is_done = !self.named.touches(PLACE, END);
+            is_done = self.stale.add(PLACE, END) && !self.named.touches(PLACE, END);
         }
         if !is_done {
             // The member is asked, and has unmapped it with its answer.
@@ -74,7 +73,7 @@ impl World {
 
     /// Unmaps what is stale in the member.
     fn unmap(&self) {
-        self.stale.take(0, u64::MAX);
+        self.stale.unmap(0, u64::MAX, |_, _| Ok::<(), ()>(())).unwrap();
         let mut kernel = self.kernel.lock().unwrap();
         (kernel.is_mapped, kernel.is_guarded) = (false, false);
     }

@@ -197,7 +197,7 @@ impl Report {
                 // Most programs call it, and few install a filter.
                 Some(Refusal::Sometimes(_)) if number == PRCTL => continue,
                 Some(Refusal::Sometimes(_)) => (Weight::Fails, "refused, except for PTRACE_TRACEME"),
-                Some(Refusal::Named(_)) => (Weight::Fails, "refused: ENOSYS"),
+                Some(Refusal::Named(_) | Refusal::Unknown) => (Weight::Fails, "refused: ENOSYS"),
                 Some(Refusal::WithThreads(_)) => (Weight::Fails, "refused while there are several threads"),
                 Some(Refusal::Absent) => (Weight::Remark, "ENOSYS, as on a Linux that does not have it"),
             };
@@ -214,7 +214,7 @@ impl Report {
 
     /// Adds devices that keep to the address space which opened them.
     fn add_devices(&mut self, bytes: &[u8], path: &Path) {
-        for (device, what) in DEVICES {
+        for (device, what) in refused::DEVICES {
             if contains(bytes, device.as_bytes()) {
                 self.add(Weight::Fails, what, "the device serves one address space only", path);
             }
@@ -328,10 +328,6 @@ const SANITIZERS: [(&str, &str); 4] = [
     ("__msan_init", "MemorySanitizer"),
     ("__tsan_init", "ThreadSanitizer"),
 ];
-
-/// Paths of devices whose drivers remember the address space that opened them.
-const DEVICES: [(&str, &str); 4] =
-    [("/dev/kvm", "KVM"), ("/dev/nvidia", "GPU"), ("/dev/dri/", "GPU"), ("/dev/infiniband", "RDMA")];
 
 /// Returns the number of places with the bytes of a `syscall`, and of those that can be rewritten.
 fn places(bytes: &[u8]) -> (usize, usize) {

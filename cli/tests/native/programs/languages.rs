@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{compare, compare_with};
+use crate::skipped::skip;
 
 #[test]
 fn perl() {
@@ -190,13 +191,11 @@ fn threads_of_rust() {
 
 /// Linked statically with musl, which makes system calls in its own way.
 #[test]
-#[allow(clippy::disallowed_macros)] // a test's own words
 fn threads_of_rust_with_musl() {
     const TARGET: &str = "x86_64-unknown-linux-musl";
     let seen = Command::new("rustc").args(["--target", TARGET, "--print=target-libdir"]).output();
     if !seen.is_ok_and(|seen| Path::new(String::from_utf8_lossy(&seen.stdout).trim()).is_dir()) {
-        println!("skipped: the target {TARGET} is not installed here");
-        return;
+        return skip(&format!("the target {TARGET} is not installed here"));
     }
     let line = format!("rustc --edition 2024 -O --target {TARGET} -o threads threads.rs\n./threads");
     compare_with("rustc", &[("threads.rs", RUST)], &line);

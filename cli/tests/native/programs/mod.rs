@@ -6,9 +6,11 @@ mod languages;
 mod media;
 mod redis;
 mod stress;
+mod wasm;
 
 use std::path::Path;
 
+use super::skipped::skip;
 use super::{WAYS, in_way, see};
 
 /// Lines that compress and sort well.
@@ -27,11 +29,9 @@ fn compare(program: &str, line: &str) {
 }
 
 /// Does the same with more files beside, of which the names and the text are given.
-#[allow(clippy::disallowed_macros)] // a test's own words
 fn compare_with(program: &str, files: &[(&str, &str)], line: &str) {
     if !is_installed(program) {
-        println!("skipped: {program} is not installed here");
-        return;
+        return skip(&format!("{program} is not installed here"));
     }
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("sample"), sample()).unwrap();

@@ -13,6 +13,7 @@
 //! | `setpgid`, `setsid` and `getpgid` of the program, limits | all members have the same (`whole`) |
 //! | `alarm`, and `setitimer` and `getitimer` of real time | made by the leader's process |
 //! | `setitimer` and `getitimer` of processor time | of all members, by a thread of the leader (`cpu_timers`) |
+//! | `clock_gettime` and others of the program's time on processors | of all members (`cpu_clocks`) |
 //! | `timer_create` and others about timers | made by the leader's process, or that of the thread the timer is for (`timers`) |
 //! | `rt_sigprocmask`, and calls that wait with a set of signals | the set is noted: signals to the process are given (`signals`) |
 //! | `rt_sigpending` | signals to the process are the leader's process's |
@@ -36,8 +37,8 @@ use pathreads::pointers::{self, Memory};
 use pathreads::refused::{self, Refusal};
 
 use super::{
-    HAS_STACK, addresses, barriers, begin_stack, blocks, control, cpu_timers, helpers, lacks, locked, memory,
-    own, refuse, signal_files, signals, stale, sync, thread, timers, touch, waiting, whole,
+    HAS_STACK, addresses, barriers, begin_stack, blocks, control, cpu_clocks, cpu_timers, helpers, lacks,
+    locked, memory, own, refuse, signal_files, signals, stale, sync, thread, timers, touch, waiting, whole,
 };
 use crate::dispatch::Then;
 use crate::entry::{self, Frame};
@@ -137,6 +138,12 @@ pub fn handle(frame: &mut Frame) -> Option<Then> {
         nr::SETITIMER | nr::GETITIMER if cpu_timers::is_handled(a) => {
             prepare_timer(frame);
             return Some(stack::with(frame, cpu_timers::handle));
+        }
+        nr::CLOCK_GETTIME | nr::CLOCK_GETRES | nr::GETRUSAGE | nr::TIMES
+            if cpu_clocks::is_handled(number, a) =>
+        {
+            preparing(frame, prepare);
+            return Some(stack::with(frame, cpu_clocks::handle));
         }
         nr::TIMER_CREATE
         | nr::TIMER_SETTIME
@@ -326,7 +333,7 @@ fn touch_remote(frame: &Frame) {
 }
 
 /// No memory of a program lies below this address.
-const LOWEST: u64 = 1 << 16;
+pub const LOWEST: u64 = 1 << 16;
 
 /// Has the words mapped where `clone` and `clone3` write numbers.
 #[inline(never)]
@@ -380,11 +387,19 @@ fn touch_message(start: u64) -> bool {
 fn refused(number: u64, first: u64) -> Option<Errno> {
     let (name, is_meant) = match refused::of(number)? {
         Refusal::Absent => return Some(Errno::ENOSYS),
+        Refusal::Unknown => return Some(refuse_unknown(number)),
         Refusal::Named(name) => (name, true),
         Refusal::WithThreads(name) => (name, !super::fork::is_sharing() && thread::has_others()),
         Refusal::Sometimes(name) => (name, is_refused(number, first)),
     };
     is_meant.then(|| refuse(name.as_bytes()))
+}
+
+/// Returns the error of a call that this runtime does not know, and says its number.
+fn refuse_unknown(number: u64) -> Errno {
+    let mut digits = [0; 20];
+    sys::say(&[b"pathreads: --isolate does not know system call ", sys::decimal(number, &mut digits), b"\n"]);
+    Errno::ENOSYS
 }
 
 /// Returns whether a call is refused that works with other values of its first argument.

@@ -11,7 +11,8 @@ use pathreads::{PAGE, page_end, page_start};
 
 use super::descriptors::close_unused;
 use super::{
-    Request, announce, control, full, memory_file, punch, remembered, request, snapshots, take, unmap_here,
+    Request, announce, control, full, memory_file, punch, remembered, request, snapshots, stale, take,
+    unmap_here,
 };
 use crate::sys::{self, MAP_PRIVATE, PROT_READ, Result, harmless, nr};
 
@@ -89,7 +90,7 @@ pub fn open_behind(region: &Region, address: u64) -> bool {
     let start = page_start(address);
     remembered::forget(start, start + PAGE);
     // SAFETY: the memory is the program's.
-    unsafe { sys::call(nr::MPROTECT, [start, PAGE, region.rights]) }.is_ok()
+    stale::with_room(|| unsafe { sys::call(nr::MPROTECT, [start, PAGE, region.rights]) }).is_ok()
 }
 
 /// Copies a part of a region into the layer for copies. If that is not a private mapping, the caller has
@@ -111,7 +112,8 @@ fn copy_content(region: &Region, start: u64, end: u64, layer: u64) -> Result {
         return copy_data(file_of(region), offset, memory_file(), layer + start, length);
     }
     // SAFETY: the kernel chooses a free address.
-    let view = unsafe { sys::mmap(0, length, PROT_READ, MAP_PRIVATE, region.file, offset)? };
+    let map = || unsafe { sys::mmap(0, length, PROT_READ, MAP_PRIVATE, region.file, offset) };
+    let view = stale::with_room(map)?;
     let copied = copy_in(view, layer + start, length);
     // SAFETY: the view was for this function alone.
     unsafe { sys::munmap(view, length) };

@@ -20,6 +20,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use abi::Errno;
+use pathreads::record::MOST_MEMBERS;
 
 use super::helpers::{self, What};
 use super::{MILLISECOND, control, fork, leader, locked, me, own_thread, thread, wait, waiting, wake};
@@ -37,9 +38,28 @@ const MICROSECOND: u64 = 1000;
 /// The kinds: ITIMER_VIRTUAL and ITIMER_PROF less one.
 const KINDS: usize = 2;
 
-/// Their signals, and the clocks of a process that they measure: user time, and all.
+/// Their signals, and the clocks that they measure.
 const SIGNALS: [u64; KINDS] = [26, 27];
-const CLOCKS: [u32; KINDS] = [1, 0];
+const OF_KINDS: [CpuClock; KINDS] = [CpuClock::User, CpuClock::All];
+
+/// A clock of a process, with its number in Linux.
+#[derive(Clone, Copy)]
+pub enum CpuClock {
+    /// User time and the kernel's, by ticks of the kernel's clock on some.
+    All = 0,
+    User = 1,
+    /// Both, in nanoseconds.
+    Exact = 2,
+}
+
+impl CpuClock {
+    const EACH: [CpuClock; 3] = [CpuClock::All, CpuClock::User, CpuClock::Exact];
+
+    /// Returns the clock with a number.
+    pub fn of(number: i32) -> Option<Self> {
+        Self::EACH.into_iter().find(|clock| *clock as i32 == number)
+    }
+}
 
 struct Timer {
     end: AtomicU64,
@@ -49,8 +69,10 @@ struct Timer {
 /// The part of the control area for these timers, in nanoseconds.
 pub struct CpuTimers {
     timers: [Timer; KINDS],
-    /// The times of the members that have left.
-    ended: [AtomicU64; KINDS],
+    /// The times of the members that have left, by clock.
+    ended: [AtomicU64; CpuClock::EACH.len()],
+    /// The times of each member when its thread began, if it was another thread before.
+    before: [[AtomicU64; CpuClock::EACH.len()]; MOST_MEMBERS],
     /// Counts changes. The ticker sleeps here.
     changes: AtomicU32,
 }
@@ -129,7 +151,7 @@ fn current(kind: usize) -> [u64; 2] {
     let left = match end.load(Ordering::Relaxed) {
         0 => 0,
         // One that is about to expire is set still.
-        end => end.saturating_sub(sum(kind)).max(MICROSECOND),
+        end => end.saturating_sub(sum(OF_KINDS[kind])).max(MICROSECOND),
     };
     [interval.load(Ordering::Relaxed), left]
 }
@@ -138,15 +160,15 @@ fn current(kind: usize) -> [u64; 2] {
 fn set(kind: usize, [interval, value]: [u64; 2]) {
     let CpuTimers { timers, changes, .. } = &control().cpu_timers;
     timers[kind].interval.store(interval, Ordering::Relaxed);
-    timers[kind].end.store(if value == 0 { 0 } else { sum(kind) + value }, Ordering::Relaxed);
+    timers[kind].end.store(if value == 0 { 0 } else { sum(OF_KINDS[kind]) + value }, Ordering::Relaxed);
     changes.fetch_add(1, Ordering::Release);
     wake(changes);
 }
 
-/// Returns the time that all members have used. The lock is held.
-fn sum(kind: usize) -> u64 {
-    let ended = control().cpu_timers.ended[kind].load(Ordering::Relaxed);
-    threads().fold(ended, |sum, number| sum + used(number, kind))
+/// Returns the nanoseconds that all members have used. The lock is held.
+pub fn sum(clock: CpuClock) -> u64 {
+    let ended = control().cpu_timers.ended[clock as usize].load(Ordering::Relaxed);
+    threads().fold(ended, |sum, number| sum + used(number, clock))
 }
 
 /// Returns the numbers in Linux of the members.
@@ -154,24 +176,40 @@ fn threads() -> impl Iterator<Item = u32> {
     control().members.iter().map(|member| member.thread.load(Ordering::Relaxed)).filter(|number| *number != 0)
 }
 
-/// Returns the time that a process has used.
-fn used(process: u32, kind: usize) -> u64 {
+/// Returns the nanoseconds that a process has used.
+pub fn used(process: u32, clock: CpuClock) -> u64 {
     let mut time = [0_u64; 2];
-    let clock = u64::from(!process << 3 | CLOCKS[kind]);
+    let clock = u64::from(!process << 3 | clock as u32);
     let _ = harmless!(nr::CLOCK_GETTIME, clock, time.as_mut_ptr() as u64);
     time[0] * SECOND + time[1]
 }
 
+/// Returns the nanoseconds that a member has used for its thread.
+pub fn used_by(member: usize, clock: CpuClock) -> u64 {
+    let number = control().members[member].thread.load(Ordering::Relaxed);
+    let before = control().cpu_timers.before[member][clock as usize].load(Ordering::Relaxed);
+    used(number, clock).saturating_sub(before)
+}
+
+/// Begins the next thread of this member, which has used no time.
+pub fn begin_thread() {
+    for (before, clock) in control().cpu_timers.before[me()].iter().zip(CpuClock::EACH) {
+        before.store(used(own_thread(), clock), Ordering::Relaxed);
+    }
+}
+
 /// Adds the time of this member, which leaves. The lock is held.
 pub fn leave() {
-    for (kind, ended) in control().cpu_timers.ended.iter().enumerate() {
-        ended.fetch_add(used(own_thread(), kind), Ordering::Relaxed);
+    for (ended, clock) in control().cpu_timers.ended.iter().zip(CpuClock::EACH) {
+        ended.fetch_add(used(own_thread(), clock), Ordering::Relaxed);
+        control().cpu_timers.before[me()][clock as usize].store(0, Ordering::Relaxed);
     }
 }
 
 /// Forgets all, in a new process.
 pub fn begin_process() {
-    let CpuTimers { timers, ended, .. } = &control().cpu_timers;
+    let CpuTimers { timers, ended, before, .. } = &control().cpu_timers;
+    before.as_flattened().iter().for_each(|time| time.store(0, Ordering::Relaxed));
     timers.iter().for_each(|timer| timer.end.store(0, Ordering::Relaxed));
     ended.iter().for_each(|time| time.store(0, Ordering::Relaxed));
     HAS_TICKER.store(false, Ordering::Relaxed);
@@ -231,7 +269,8 @@ extern "C" fn tick() -> ! {
 /// is held.
 fn expire(kind: usize) -> (bool, u64) {
     let Timer { end, interval } = &control().cpu_timers.timers[kind];
-    let (now, old, interval) = (sum(kind), end.load(Ordering::Relaxed), interval.load(Ordering::Relaxed));
+    let (now, old, interval) =
+        (sum(OF_KINDS[kind]), end.load(Ordering::Relaxed), interval.load(Ordering::Relaxed));
     if old == 0 {
         return (false, u64::MAX);
     }

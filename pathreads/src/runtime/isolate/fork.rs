@@ -479,6 +479,7 @@ pub fn begin_sharing() {
     IS_SHARING.store(true, Ordering::Relaxed);
     super::ME.store(making.maker, Ordering::Relaxed);
     lacks::begin_member();
+    stale::begin_sharing();
     begin_as_maker(making);
     blocks::begin();
     let Ending { next, word, has_begun } = &control().members[me()].ending;

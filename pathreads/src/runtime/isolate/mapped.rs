@@ -26,8 +26,7 @@ pub const NEVER: u64 = u64::MAX;
 pub fn map_here(region: &Region) -> Result {
     let Region { start, end, .. } = *region;
     stale::unmap(start, end)?;
-    // Linux counts what is stale here for its limits.
-    map_as_recorded(region).or_else(|_| stale::unmap(0, u64::MAX).and_then(|()| map_as_recorded(region)))
+    stale::with_room(|| map_as_recorded(region))
 }
 
 fn map_as_recorded(region: &Region) -> Result {
@@ -75,7 +74,7 @@ pub fn try_unmap_here(start: u64, end: u64) -> Result {
     remembered::forget(start, end);
     stale::unmap(start, end)?;
     // SAFETY: the memory is the program's, which unmaps it.
-    unsafe { sys::call(nr::MUNMAP, [start, end - start, 0]) }
+    stale::with_room(|| unsafe { sys::call(nr::MUNMAP, [start, end - start, 0]) })
 }
 
 /// Returns the bounds of the first neighbours that a range touches, and the members that may have one mapped.
@@ -185,7 +184,7 @@ fn write_private(record: &mut Record, address: u64) -> bool {
 /// stack.
 #[inline(always)]
 pub fn sync() {
-    stale::name(0, u64::MAX);
+    stale::name_all();
     if stale::is_new() || !is_synced() || blocks::are_new() {
         stats::timed(Work::Fill, map_all);
     }
@@ -215,6 +214,7 @@ fn map_all() {
     prepare_stack();
     locked(|record| {
         blocks::note_seen();
+        stale::note_seen();
         let is_missing =
             |region: &&mut Region| region.rights != 0 && !region.current.has(me()) && blocks::is_open(region);
         for region in record.all_mut().filter(is_missing) {
@@ -256,6 +256,7 @@ fn map_range(start: u64, length: u64) {
     prepare_stack();
     locked(|record| {
         let end = start.saturating_add(length);
+        stale::note_seen();
         bring(record, start, end);
         if needs_copy(start, end) {
             copies::narrow_copies(record);

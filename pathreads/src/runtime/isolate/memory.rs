@@ -136,7 +136,14 @@ fn map_as(arguments: [u64; 6], may_be_private: bool) -> Result {
     if length == 0 || length > END {
         return Err(Errno::ENOMEM);
     }
-    let source = open_source(length, rights, flags, file, offset, may_be_private)?;
+    let open = || open_source(length, rights, flags, file, offset, may_be_private);
+    let source = match open() {
+        Err(Errno::ENOMEM) => {
+            with_record(|_| stale::unmap(0, u64::MAX))?;
+            open()?
+        }
+        source => source?,
+    };
     let result = with_record(|record| {
         check_limit(record, length, rights)?;
         let block = blocks::place(record, arguments);

@@ -16,8 +16,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use abi::Errno;
 use pathreads::record::{Members, NO_FILE, Record, Region};
 use pathreads::stale::{Named, Stale};
-use pathreads::{PAGE, page_start};
+use pathreads::{PAGE, RUNTIME_BASE, RUNTIME_END, page_start};
 
+use super::calls::LOWEST;
 use super::lock::is_helper;
 use super::{control, fork, keep_away, me, remembered, stats};
 use crate::sys::{self, O_CLOEXEC, Result, harmless, nr};
@@ -38,6 +39,8 @@ type Api = [u64; 3];
 /// The kernel's `struct uffdio_register`: start, length, mode, calls.
 type Register = [u64; 4];
 
+/// The least limit of descriptors with which members open a userfaultfd.
+const LEAST_FILES: u64 = 1024;
 const PR_GET_SECCOMP: u64 = 21;
 const UFFD_USER_MODE_ONLY: u64 = 1;
 const UFFD_API: u64 = 0xaa;
@@ -52,11 +55,14 @@ fn state_of(member: usize) -> &'static State {
     &control().members[member].state
 }
 
-/// Returns this member's state, or `None` in a process that is none: a child of `vfork`, which acts in its
-/// maker's name, and one that has left.
+/// Whether this process has a state: not before there are other members, not in a child of `vfork`, which
+/// acts in its maker's name, and not in one that has left, whose number may be another's.
+static HAS_STATE: AtomicBool = AtomicBool::new(false);
+
+/// Returns this member's state, if it has one.
 #[inline(always)]
 fn own() -> Option<&'static State> {
-    (!fork::is_sharing() && !HAS_LEFT.load(Ordering::Relaxed)).then(|| state_of(me()))
+    HAS_STATE.load(Ordering::Relaxed).then(|| state_of(me()))
 }
 
 /// Opens this member's userfaultfd, if it has not tried before. It serves a request.
@@ -71,6 +77,10 @@ fn open_file() -> Result {
     // A filter may end the program where it has no errors.
     if harmless!(nr::PRCTL, PR_GET_SECCOMP, 0, 0, 0, 0) != Ok(0) {
         return Err(Errno::ENOSYS);
+    }
+    // Each member has one of the program's descriptors.
+    if sys::limit_of(sys::RLIMIT_NOFILE) < LEAST_FILES {
+        return Err(Errno::EMFILE);
     }
     let file = harmless!(nr::USERFAULTFD, O_CLOEXEC | UFFD_USER_MODE_ONLY)?;
     let mut api: Api = [UFFD_API, FEATURES, 0];
@@ -93,20 +103,26 @@ pub fn files() -> impl Iterator<Item = u64> {
 /// be asked. The lock is held, and the memory is punched before that is released.
 pub fn make_stale(record: &Record, start: u64, end: u64, holders: Members) -> Members {
     // A thread that was moved to another futex sleeps at what its call does not name.
-    let is_possible = !fork::is_sharing() && !control().has_requeued.load(Ordering::Relaxed);
+    let is_possible = !fork::is_sharing() && !has_requeued();
     if !is_possible || !record.touched(start, end).all(Region::is_plain) {
         return holders;
     }
     let others = holders.without(me());
     let asked = others.iter().filter(|member| !make_stale_in(*member, start, end));
-    asked.fold(Members::NONE, |set, member| set.with(member))
+    let asked = asked.fold(Members::NONE, |set, member| set.with(member));
+    // It may have been moved meanwhile.
+    if has_requeued() { holders } else { asked }
+}
+
+fn has_requeued() -> bool {
+    control().has_requeued.load(Ordering::Relaxed)
 }
 
 /// Makes memory stale in a member. Returns whether it need not be asked.
 fn make_stale_in(member: usize, start: u64, end: u64) -> bool {
     let State { named, stale, .. } = state_of(member);
     let Some(file) = file_of(member) else { return false };
-    if named.touches(start, end) || !stale.add(start, end) {
+    if named.touches(start, end) || !stale.has_room() {
         return false;
     }
     // Before the first fault at it.
@@ -114,7 +130,7 @@ fn make_stale_in(member: usize, start: u64, end: u64) -> bool {
     let mut register: Register = [start, end - start, MISSING_AND_MINOR, 0];
     let is_registered = harmless!(nr::IOCTL, file, UFFDIO_REGISTER, register.as_mut_ptr() as u64).is_ok();
     // One that is asked unmaps all that is stale.
-    let is_done = is_registered && !named.touches(start, end);
+    let is_done = is_registered && stale.add(start, end) && !named.touches(start, end);
     if is_done {
         stats::note_stale();
     }
@@ -141,52 +157,65 @@ pub fn is_unmapped(address: u64) -> bool {
 /// Unmaps what is stale here in a range, and beside it. Fails if Linux does not unmap it, which then stays
 /// stale.
 pub fn unmap(start: u64, end: u64) -> Result<()> {
-    let Some(State { stale, .. }) = own() else { return Ok(()) };
-    while let Some((from, to)) = stale.take(start, end) {
-        // SAFETY: the program does not have the memory any more, and this member has mapped nothing else
-        // there.
-        let unmapped = unsafe { sys::call(nr::MUNMAP, [from, to - from, 0]) };
-        unmapped.inspect_err(|_| _ = stale.add(from, to))?;
-    }
-    Ok(())
+    own().map_or(Ok(()), |State { stale, .. }| {
+        stale.unmap(start, end, |from, to| {
+            // SAFETY: the program does not have the memory any more, and this member has mapped nothing else
+            // there.
+            unsafe { sys::call(nr::MUNMAP, [from, to - from, 0]) }.map(|_| ())
+        })
+    })
 }
 
-/// Notes what this member's call names, before it is looked at whether that is mapped here.
+/// Makes a call that maps or divides memory. If there is no room for it, it is made again without what is
+/// stale here, which Linux counts for its limits. The lock is held.
+pub fn with_room<R>(call: impl Fn() -> Result<R>) -> Result<R> {
+    match call() {
+        Err(Errno::ENOMEM) if is_possible() => unmap(0, u64::MAX).and_then(|()| call()),
+        result => result,
+    }
+}
+
+/// Notes that this member's call names memory, before it is looked at whether that is mapped here.
 #[inline(always)]
 pub fn name(start: u64, end: u64) {
-    if let Some(State { named, .. }) = own() {
+    let is_programs = start < end && start >= LOWEST && !(RUNTIME_BASE..RUNTIME_END).contains(&start);
+    if is_programs && let Some(State { named, .. }) = own() {
         named.add(start, end);
+    }
+}
+
+/// Notes that it may name any.
+#[inline(always)]
+pub fn name_all() {
+    if let Some(State { named, .. }) = own() {
+        named.add(0, u64::MAX);
     }
 }
 
 /// Begins a call of this member, which names nothing yet.
 #[inline(always)]
 pub fn begin_call() {
-    if super::is_on()
-        && let Some(State { named, .. }) = own()
-    {
+    if let Some(State { named, .. }) = own() {
         named.begin();
     }
 }
 
-/// How often memory had become stale here when what this member remembers was looked at.
+/// How often memory had become stale here when this member last looked at the record for a call.
 static SEEN: AtomicU64 = AtomicU64::new(0);
 
-/// Returns whether memory has become stale here, or was unmapped for a request, since this was asked before.
-/// All that this member remembers is forgotten then. Until the lock is taken and the record looked at, the
-/// member knows of no memory that it has it.
+/// Returns whether memory has become stale here, or was unmapped for a request, since this member has looked
+/// at the record. Until it does that, under the lock, it knows of no memory that it has it.
 #[inline(always)]
 pub fn is_new() -> bool {
-    own().is_some_and(|own| own.stale.count() != SEEN.load(Ordering::Relaxed)) && forget_all()
+    own().is_some_and(|own| own.stale.count() != SEEN.load(Ordering::Relaxed))
 }
 
-#[inline(never)]
-fn forget_all() -> bool {
-    let now = state_of(me()).stale.count();
-    remembered::forget(0, u64::MAX);
-    // Afterwards: a handler that comes between makes calls, too.
-    SEEN.store(now, Ordering::Relaxed);
-    true
+/// Notes that this member looks at the record, and forgets what it had. The lock is held.
+pub fn note_seen() {
+    if is_new() {
+        remembered::forget(0, u64::MAX);
+        SEEN.store(state_of(me()).stale.count(), Ordering::Relaxed);
+    }
 }
 
 /// Has this member look at the record before its next call, because it has less now. It serves a request.
@@ -194,9 +223,29 @@ pub fn note_here() {
     state_of(me()).stale.note();
 }
 
-/// Begins a member, which has nothing stale, and has a copy of what its maker remembers.
+/// Begins the leader's state, before there is another member.
+pub fn begin_leader() {
+    HAS_STATE.store(true, Ordering::Relaxed);
+}
+
+/// [`SEEN`] of the member that is being made. It finds it in its copy.
+static SEEN_NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Prepares the state of a member that is about to be made, with what its maker has mapped. The lock is held.
+pub fn prepare(member: usize) {
+    SEEN_NEXT.store(state_of(member).stale.count(), Ordering::Relaxed);
+}
+
+/// Begins a member, which has a copy of what its maker remembers. Its maker may have released the lock.
 pub fn begin_member() {
-    forget_all();
+    remembered::forget(0, u64::MAX);
+    SEEN.store(SEEN_NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
+    HAS_STATE.store(true, Ordering::Relaxed);
+}
+
+/// Ends the state of a process that is a child of `vfork`.
+pub fn begin_sharing() {
+    HAS_STATE.store(false, Ordering::Relaxed);
 }
 
 /// The address and the count at which a SIGBUS had no cause.
@@ -211,18 +260,16 @@ pub fn is_first_try(address: u64) -> bool {
     before != now
 }
 
-/// Whether this process was a member, and has left. Its number may be another's.
-static HAS_LEFT: AtomicBool = AtomicBool::new(false);
-
 /// Forgets the state of a member that leaves. The lock is held.
 pub fn leave() {
     forget(me());
-    HAS_LEFT.store(true, Ordering::Relaxed);
+    HAS_STATE.store(false, Ordering::Relaxed);
 }
 
 /// Forgets the states of all members, in a new process. The descriptors are copies.
 pub fn begin_process() {
     (0..=control().most.load(Ordering::Relaxed) as usize).for_each(forget);
+    HAS_STATE.store(false, Ordering::Relaxed);
 }
 
 fn forget(member: usize) {

@@ -209,6 +209,7 @@ fn make_new(call: &[u64; 7], cleared: u64, frame: *mut Frame) -> u64 {
         CLEARED_NEXT.store(cleared, Ordering::Relaxed);
         control().members[member].pending.store(0, Ordering::Relaxed);
         control().members[member].stage.store(waiting::THREAD, Ordering::Relaxed);
+        stale::prepare(member);
         // The child knows its number from its first instruction on, because a request may interrupt any. This
         // member gets none meanwhile, as it holds the lock.
         let own = super::ME.swap(member, Ordering::Relaxed);
@@ -262,6 +263,7 @@ pub fn begin() {
 
 /// Begins the next thread of a member, with a word to clear at its end.
 pub fn begin_again(cleared: u64) {
+    super::cpu_timers::begin_thread();
     blocks::begin();
     CLEARED.store(cleared, Ordering::Relaxed);
     crate::stack::give_back_all();
@@ -288,11 +290,11 @@ pub extern "C" fn exit(frame: &mut Frame) -> Then {
     let word = CLEARED.swap(0, Ordering::Relaxed);
     super::signals::end_thread();
     end_robust_list();
+    leave_signal_stack(frame);
     if me() == 0 {
         leave_leader(word, frame.call[1]);
     }
     let own = own_stack();
-    leave_signal_stack(frame);
     let waits = locked(|record| {
         if let Some((start, end)) = own {
             let _ = super::memory::remove(record, start, end);
@@ -516,6 +518,7 @@ fn begin_watcher() {
         return;
     }
     let mask = sys::set_mask(u64::MAX);
+    stale::begin_leader();
     waiting::begin_helpers();
     let end = WATCHERS.0.get() as u64 + STACK as u64;
     // SAFETY: the stack is the watcher's, and it stays in the runtime.
