@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 
-pub use workloads::{FOLDER as WORKLOADS_FOLDER, WORKLOADS, workload};
+pub use workloads::{FOLDER as WORKLOADS_FOLDER, OF_THREADS, WORKLOADS, workload};
 
 use crate::place;
 use stamp::Stamp;

@@ -24,6 +24,9 @@ pub const WORKLOADS: [&str; 10] = [
     "dedup",
 ];
 
+/// The program beside them that measures costs of threads.
+pub const OF_THREADS: &str = "threads";
+
 /// The name of the folder of those that are built or installed.
 pub const FOLDER: &str = "workloads";
 

@@ -62,7 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     for (name, program) in programs {
         copy(program, &folder.join("programs").join(name))?;
     }
-    for name in artifacts::WORKLOADS {
+    for name in artifacts::WORKLOADS.into_iter().chain([artifacts::OF_THREADS]) {
         let program = artifacts::workload(name)?;
         copy(&program, &folder.join(artifacts::WORKLOADS_FOLDER).join(name))?;
     }

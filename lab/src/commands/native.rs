@@ -19,8 +19,8 @@ use launch::{artifacts, options, terminal};
 /// Options of `radixvm bench native`.
 #[derive(Args)]
 #[command(after_help = "\
-Without a program: rounds of local, whose threads map memory, write to each page and unmap it. With one: how long it
-takes. Runs are interleaved, and a ratio is the median of the ratios of neighbouring runs. The machine should be idle.")]
+Without a program: costs of threads, and rounds of local, whose threads map memory, write to each page and unmap it. With
+one: how long it takes. Runs are interleaved, and a ratio is the median of the ratios of neighbouring runs. The machine should be idle.")]
 pub struct Arguments {
     /// Runs of each kind
     #[arg(short = 'n', long, default_value = "5", value_parser = options::repeats, value_name = "N")]
@@ -103,7 +103,7 @@ fn local(arguments: &Arguments, ways: &[Way]) -> Result<Vec<Row>> {
         [] => powers_of_two(available_parallelism()?.get().min(MOST_THREADS) as u16),
         counts => counts.to_vec(),
     };
-    let mut rows = Vec::new();
+    let mut rows = of_threads(arguments.repeat, ways)?;
     for size in SIZES {
         for &threads in &counts {
             let name = format!("local, {} KiB, {threads} threads", size.0 * 4);
@@ -117,6 +117,25 @@ fn local(arguments: &Arguments, ways: &[Way]) -> Result<Vec<Row>> {
         }
     }
     Ok(rows)
+}
+
+/// Costs of threads themselves: the words of `user/workloads/threads.c`, and what it does.
+const OF_THREADS: [([&str; 3], &str); 3] = [
+    (["create", "--size", "2000"], "make and join a thread"),
+    (["at-once", "--size", "2000"], "the same with 50 threads at a time"),
+    (["turns", "--size", "20000"], "hand a turn on, 2 threads"),
+];
+
+fn of_threads(repeat: u32, ways: &[Way]) -> Result<Vec<Row>> {
+    let program = artifacts::workload(artifacts::OF_THREADS)?;
+    let rows = OF_THREADS.map(|(words, name)| {
+        compare(name.to_owned(), repeat, ways, |way| {
+            let output = way.command(&program)?.args(words).output()?;
+            ensure!(output.status.success(), "threads: {}", output.status);
+            String::from_utf8(output.stdout)?.trim().parse().context("threads says its speed")
+        })
+    });
+    rows.into_iter().collect()
 }
 
 /// Returns 1, 2, 4 and so on up to `most`, and `most`.
