@@ -525,7 +525,8 @@ static void *wait_in_vain(void *never) {
     SAY("%d\n", pthread_cond_timedwait(&timed_condition, &timed_lock, &until) == ETIMEDOUT);
     NEED(pthread_mutex_unlock(&timed_lock) == 0);
     until = soon();
-    SAY("%d %d\n", sem_timedwait(never, &until), errno == ETIMEDOUT);
+    int result = sem_timedwait(never, &until);
+    SAY("%d %d\n", result, errno == ETIMEDOUT);
     return never;
 }
 

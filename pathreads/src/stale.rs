@@ -123,7 +123,7 @@ impl Stale {
     /// Counts that the member has less from now on: memory becomes stale, and was added, or was unmapped for
     /// a request.
     pub fn note(&self) {
-        // Only the one that has the lock writes it.
+        // It is written under the lock, or by the member as it serves a request.
         self.count.store(self.count() + 1, Ordering::Relaxed);
     }
 

@@ -67,10 +67,10 @@ fn make(release: &str, folder: &Path, ubuntu: Option<&str>) -> Result<()> {
     let mut debootstrap = Command::new("debootstrap");
     debootstrap.args(["--variant=minbase", "--include=git,curl,ca-certificates"]);
     match ubuntu {
-        // Debian has no keys of Ubuntu, and its debootstrap may be older than the release: all use one
-        // script.
+        // Debian's debootstrap may be older than the release: all use one script. It checks signatures if
+        // Ubuntu's keys are installed.
         Some(mirror) => {
-            debootstrap.args(["--components=main,universe", "--no-check-gpg", release]);
+            debootstrap.args(["--components=main,universe", release]);
             debootstrap.arg(folder).args([mirror, SCRIPT_OF_UBUNTU])
         }
         None => debootstrap.arg(release).arg(folder).arg(mirror()?),

@@ -40,8 +40,8 @@ impl Tally {
     }
 
     /// Counts a line of output, if it is the closing line of a test binary:
-    /// `test result: ok. 12 passed; 0 failed; 1 ignored; ...`. A test that has said `skipped: NAME: why` has
-    /// passed by that.
+    /// `test result: ok. 12 passed; 0 failed; 1 ignored; ...`. A test that said `skipped: NAME: why` counts
+    /// as passed there, and as skipped here.
     pub fn hear(&mut self, line: &str) {
         if let Some(test) = self.skipped_test(line) {
             self.said.insert(test.clone());

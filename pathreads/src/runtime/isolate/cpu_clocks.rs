@@ -5,7 +5,7 @@
 
 use abi::Errno;
 
-use super::cpu_timers::{CpuClock, sum, used_by};
+use super::cpu_timers::{CpuClock, MICROSECOND, SECOND, sum, used_by};
 use super::is_thread as is_thread_of_program;
 use super::{fork, leader, locked, me, member_of, own_thread, prepare_stack, thread};
 use crate::dispatch::Then;
@@ -15,8 +15,6 @@ use crate::user;
 
 const RUSAGE_SELF: u32 = 0;
 const RUSAGE_THREAD: u32 = 1;
-const SECOND: u64 = 1_000_000_000;
-const MICROSECOND: u64 = 1000;
 /// The unit of `times`, which Linux has on all machines of this kind.
 const TICK: u64 = SECOND / 100;
 

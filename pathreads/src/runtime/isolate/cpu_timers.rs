@@ -32,8 +32,8 @@ use crate::user;
 /// The words of a `struct itimerval`: interval and value, in seconds and microseconds.
 const WORDS: usize = 4;
 
-const SECOND: u64 = 1000 * MILLISECOND;
-const MICROSECOND: u64 = 1000;
+pub const SECOND: u64 = 1000 * MILLISECOND;
+pub const MICROSECOND: u64 = 1000;
 
 /// The kinds: ITIMER_VIRTUAL and ITIMER_PROF less one.
 const KINDS: usize = 2;
@@ -177,7 +177,7 @@ fn threads() -> impl Iterator<Item = u32> {
 }
 
 /// Returns the nanoseconds that a process has used.
-pub fn used(process: u32, clock: CpuClock) -> u64 {
+fn used(process: u32, clock: CpuClock) -> u64 {
     let mut time = [0_u64; 2];
     let clock = u64::from(!process << 3 | clock as u32);
     let _ = harmless!(nr::CLOCK_GETTIME, clock, time.as_mut_ptr() as u64);

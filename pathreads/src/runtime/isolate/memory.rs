@@ -138,7 +138,7 @@ fn map_as(arguments: [u64; 6], may_be_private: bool) -> Result {
     }
     let open = || open_source(length, rights, flags, file, offset, may_be_private);
     let source = match open() {
-        Err(Errno::ENOMEM) => {
+        Err(Errno::ENOMEM) if stale::is_possible() => {
             with_record(|_| stale::unmap(0, u64::MAX))?;
             open()?
         }

@@ -8,8 +8,8 @@
 //! waits for a holder that does not run, and no call of it is interrupted.
 //!
 //! A member opens its userfaultfd when it is asked to unmap memory for the first time, so those that share
-//! nothing have none. Where Linux or a filter forbids it, and for files, copies and snapshots, members are
-//! asked.
+//! nothing have none. Members are asked where Linux forbids it, where there is a filter or a low limit of
+//! descriptors, and for files, copies and snapshots.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -27,8 +27,8 @@ use crate::sys::{self, O_CLOEXEC, Result, harmless, nr};
 pub struct State {
     /// The memory that its last call names. The member writes it, and others read it when they take memory
     /// away.
-    pub named: Named,
-    pub stale: Stale,
+    named: Named,
+    stale: Stale,
     /// Its userfaultfd plus one, 0 as long as it has opened none, or [`NO_FILE`] if it cannot. Written by
     /// the member as it serves a request, and under the lock.
     file: AtomicU64,
@@ -155,7 +155,7 @@ pub fn is_unmapped(address: u64) -> bool {
 }
 
 /// Unmaps what is stale here in a range, and beside it. Fails if Linux does not unmap it, which then stays
-/// stale.
+/// stale. The lock is held, or this member changes its own memory (`own`), or serves a request.
 pub fn unmap(start: u64, end: u64) -> Result<()> {
     own().map_or(Ok(()), |State { stale, .. }| {
         stale.unmap(start, end, |from, to| {
@@ -166,8 +166,8 @@ pub fn unmap(start: u64, end: u64) -> Result<()> {
     })
 }
 
-/// Makes a call that maps or divides memory. If there is no room for it, it is made again without what is
-/// stale here, which Linux counts for its limits. The lock is held.
+/// Makes a call that maps or divides memory, where [`unmap`] may be called. If there is no room for it, it is
+/// made again without what is stale here, which Linux counts for its limits.
 pub fn with_room<R>(call: impl Fn() -> Result<R>) -> Result<R> {
     match call() {
         Err(Errno::ENOMEM) if is_possible() => unmap(0, u64::MAX).and_then(|()| call()),
