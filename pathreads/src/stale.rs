@@ -172,14 +172,15 @@ mod tests {
     fn a_call_names_all_between_the_first_byte_and_the_last() {
         let named = Named::default();
         assert!(!named.touches(0, u64::MAX));
-        named.begin();
-        assert!(!named.touches(0, u64::MAX));
-        named.add(40, 50);
-        named.add(10, 20);
-        named.add(12, 45);
-        let touched =
-            [(0, 10), (0, 11), (20, 40), (49, 90), (50, 90)].map(|(from, to)| named.touches(from, to));
-        assert_eq!(touched, [false, true, true, true, false]);
+        // Upwards and downwards.
+        for both in [[(40, 50), (10, 20)], [(10, 20), (40, 50)]] {
+            named.begin();
+            assert!(!named.touches(0, u64::MAX));
+            both.into_iter().chain([(12, 45)]).for_each(|(start, end)| named.add(start, end));
+            let touched =
+                [(0, 10), (0, 11), (20, 40), (49, 90), (50, 90)].map(|(from, to)| named.touches(from, to));
+            assert_eq!(touched, [false, true, true, true, false]);
+        }
         named.begin();
         assert!(!named.touches(0, u64::MAX));
     }
